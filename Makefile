@@ -1,0 +1,54 @@
+# Everything runs in .venv, which the first target that needs it builds from requirements.lock.
+PYTHON ?= python3
+ARGS   ?=
+BIN    := .venv/bin
+VENV   := .venv/.installed
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.PHONY: help train test lint types format bench lock clean
+
+help: ## List the targets
+	@echo "Usage: make TARGET [ARGS='...'] [PYTHON=python3.12]"
+	@echo
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+train: $(VENV) ## Train: make train ARGS="experiment=mnist dropout=fixed"
+	$(BIN)/python train.py $(ARGS)
+
+test: lint types ## Lint, check types and run the tests; ARGS go to pytest
+	$(BIN)/pytest $(ARGS)
+
+lint: $(VENV) ## Check code style and formatting
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+
+types: $(VENV) ## Check types
+	$(BIN)/mypy
+
+format: $(VENV) ## Format the code and apply safe fixes
+	$(BIN)/ruff check --fix
+	$(BIN)/ruff format
+
+bench: $(VENV) ## Measure the layers and the sampling against their peers
+	$(BIN)/python benchmarks/layer.py
+	$(BIN)/python benchmarks/sampling.py
+
+lock: $(VENV) ## Rewrite requirements.lock, keeping its versions; ARGS=--upgrade moves them
+	$(BIN)/uv pip compile pyproject.toml --universal --python-version 3.10 --all-extras \
+		--no-annotate --no-header --quiet --output-file requirements.lock $(ARGS)
+
+clean: ## Remove caches and build files (.venv and outputs stay)
+	rm -rf build dist src/*.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	find . -name __pycache__ -type d -not -path './.venv/*' -prune -exec rm -rf {} +
+
+# The stamp is written last, so that an install that failed or was interrupted is tried again.
+$(VENV): requirements.lock pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || { \
+		echo "'$(PYTHON)' is missing or older than Python 3.10: name a newer one, as in make test PYTHON=python3.12" >&2; \
+		exit 1; }
+	@echo "Installing requirements.lock into .venv: a few minutes and several GB the first time."
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet -r requirements.lock
+	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation -e .
+	@touch $@
