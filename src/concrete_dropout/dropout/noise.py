@@ -1,0 +1,92 @@
+"""Uniform and logistic noise: 0 < u < 1 in every dtype, and cheap on the CPU.
+
+torch fills a CPU tensor with uniforms one 32-bit draw at a time. A full-range int64 takes two draws in one
+step and holds the bits of two uniforms, which makes the same stream of bits about 1.7 times cheaper.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+FULL_RANGE_START = -(2**63)
+HALF_RANGE = 2.0**31
+LARGEST_BITS = HALF_RANGE - 128  # the float32 just below: u stays off 0 and 1
+
+
+def compute_dtype(dtype: torch.dtype) -> torch.dtype:
+    """The dtype noise is computed in: float64 for float64, float32 for everything narrower."""
+    return torch.float64 if dtype == torch.float64 else torch.float32
+
+
+def mask_dtype(dtype: torch.dtype) -> torch.dtype:
+    """The dtype z is kept in for inputs of ``dtype``: float16 resolves [0, 1] to 2^-11, and small z far better."""
+    return torch.float64 if dtype == torch.float64 else torch.float16
+
+
+def open_interval_margin(dtype: torch.dtype) -> float:
+    """Distance of u from 0 and 1: the spacing of the dtype's numbers just below 1."""
+    return torch.finfo(dtype).eps / 2
+
+
+def logistic_noise(
+    shape: Sequence[int],
+    *,
+    dtype: torch.dtype = torch.float32,
+    device: torch.device | str = "cpu",
+    generator: torch.Generator | None = None,
+) -> Tensor:
+    """logit(u) for u ~ U(0, 1): the noise of the binary Concrete distribution, always finite."""
+    if generator is None:  # naming it, even as None, selects an overload without dynamic shapes under torch.compile
+        u = torch.rand(shape, dtype=dtype, device=device)
+    else:
+        u = torch.rand(shape, dtype=dtype, device=device, generator=generator)
+    return torch.logit(u, eps=open_interval_margin(dtype))
+
+
+def random_bits_(buffer: Tensor, generator: torch.Generator | None = None) -> Tensor:
+    """Fill an int64 ``buffer`` with random bits; returns it as int32, twice as long.
+
+    The int32 values are uniform on [-2^31, 2^31), one per 32 bits drawn.
+    """
+    return buffer.random_(FULL_RANGE_START, None, generator=generator).view(torch.int32)
+
+
+def soft_drop_(z: Tensor, bits: Tensor, scratch: Tensor, logit: float, temperature: float) -> Tensor:
+    """Z = sigmoid((logit + logit u) / t) for the u that int32 ``bits`` stand for, in place.
+
+    As 1 / (1 + q^(1/t)) with q = exp(-logit) (1 - u) / u: for the usual t = 1/10 the power takes four multiplications,
+    where logarithm and sigmoid would take most of the time. Infinite and zero powers give the right limits, 0 and 1.
+
+    Args:
+        z: float32, is overwritten.
+        bits: int32 values r, u = 1/2 + r / 2^32 kept inside of (0, 1); the shape of ``z``.
+        scratch: float32, the shape of ``z``.
+        logit: of the drop probability, between -80 and 80.
+        temperature: t.
+    """
+    z.copy_(bits).clamp_(-LARGEST_BITS, LARGEST_BITS)
+    factor = math.exp(-logit)
+    odds = torch.sub(torch.tensor(factor * HALF_RANGE), z, alpha=factor, out=scratch).div_(z.add_(HALF_RANGE))
+    inverse = 1 / temperature
+    if inverse == round(inverse) and inverse <= 64:
+        return integer_power(odds, round(inverse), out=z).add_(1).reciprocal_()
+    return torch.log(odds, out=z).mul_(-inverse).sigmoid_()
+
+
+def integer_power(base: Tensor, exponent: int, out: Tensor) -> Tensor:
+    """Base ** exponent by repeated squaring, into ``out``.
+
+    >>> integer_power(torch.tensor([2.0, 3.0]), 10, out=torch.empty(2))
+    tensor([ 1024., 59049.])
+    """
+    out.copy_(base) if exponent == 1 else torch.square(base, out=out)
+    for position, digit in enumerate(f"{exponent:b}"[1:]):
+        if position > 0:
+            out.square_()
+        if digit == "1":
+            out.mul_(base)
+    return out
