@@ -1,0 +1,176 @@
+"""Monte Carlo sampling: only dropout becomes stochastic, everything else stays in eval mode."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.modules.dropout import _DropoutNd
+from torch.utils._pytree import tree_leaves
+
+from concrete_dropout.dropout.kinds import is_unbatched, kind_of, plain_class
+from concrete_dropout.dropout.modes import evaluating
+from concrete_dropout.dropout.streams import Block, Mask, MaskStreams, block_rows, cut_rows
+
+
+@contextmanager
+def mc_sampling(
+    model: nn.Module,
+    seed: int | None = None,
+    frozen_masks: bool = False,
+    *,
+    draws: int = 1,
+    mask: Mask = "concrete",
+) -> Iterator[MaskSampler]:
+    """Context in which every call of ``model`` is a stochastic pass; modes are restored afterwards, also on error.
+
+    Args:
+        model: its dropout layers with p > 0 become active. BatchNorm and all else are in eval mode.
+        seed: the n-th call under the same seed has the same masks; drawn from torch's default generator by default.
+        frozen_masks: draw each mask once and reuse it over rows and calls: one function draw for a whole data set or
+            rollout. ``sampler.resample()`` goes on to the next draw.
+        draws: with frozen masks, the number of function draws in a batch. Its rows are divided into as many equal
+            parts, the first draw's first; one per row gives every particle of a rollout its own function.
+        mask: "concrete" (soft, as in training) or "bernoulli" (hard, at the learned p) for Concrete layers.
+
+    Gradients flow to inputs and weights, not to p.
+
+    >>> model = nn.Sequential(nn.Linear(2, 8), nn.Dropout(0.5), nn.Linear(8, 1)).eval()
+    >>> x = torch.ones(4, 2)
+    >>> with mc_sampling(model, seed=0), torch.no_grad():
+    ...     first, second = model(x), model(x)
+    >>> bool((first != second).any()), bool((model(x) == model(x)).all())
+    (True, True)
+    """
+    if draws != 1 and not frozen_masks:
+        raise ValueError(f"draws={draws} needs frozen_masks=True: otherwise every row has its own mask anyway")
+    base = int(torch.randint(2**62, ()).item()) if seed is None else seed
+    sampler = MaskSampler(MaskStreams(base, mask), frozen=frozen_masks, draws=draws)
+    with evaluating(model), _no_fused_transformers(), sampler.attached(model):
+        yield sampler
+
+
+@contextmanager
+def _no_fused_transformers() -> Iterator[None]:
+    """In eval mode torch runs whole transformer layers as one kernel, past their dropouts: not while sampling."""
+    before = torch.backends.mha.get_fastpath_enabled()
+    torch.backends.mha.set_fastpath_enabled(False)
+    try:
+        yield
+    finally:
+        torch.backends.mha.set_fastpath_enabled(before)
+
+
+def active_dropouts(model: nn.Module) -> dict[str, _DropoutNd]:
+    """Dropout layers that make the model stochastic, by name."""
+    return {name: m for name, m in model.named_modules() if isinstance(m, _DropoutNd) and kind_of(m) != "none"}
+
+
+class MaskSampler:
+    """Stands in for the forward of dropout layers while attached to a model.
+
+    Args:
+        streams: where masks come from.
+        frozen: reuse masks over rows and calls.
+        draws: function draws in a batch, the leading division of its rows.
+    """
+
+    def __init__(self, streams: MaskStreams, *, frozen: bool = False, draws: int = 1) -> None:
+        if draws < 1:
+            raise ValueError(f"draws={draws} must be at least 1")
+        self._streams = streams
+        self._frozen = frozen
+        self._samples = range(draws)  # indices of the samples that the next pass draws, one part of the batch each
+        self._pinned = False
+        self._first_row = 0
+        self._input_rows = 0  # of one sample
+        self._block_rows = 1
+        self._calls: dict[int, int] = {}
+        self._inside = False
+        self._kept: dict[tuple[Any, ...], Tensor] = {}
+        self.largest_input = 0  # elements of one sample at the widest dropout so far
+
+    def resample(self) -> None:
+        """Draw new masks from the next pass on. Without frozen masks every pass does so by itself."""
+        self._kept.clear()
+        self._samples = range(self._samples.stop, self._samples.stop + len(self._samples))
+
+    def pin(self, samples: range, x: Tensor, first_row: int = 0) -> None:
+        """Fix the samples of the coming passes, and the rows of the whole input that ``x`` holds.
+
+        For drivers that cut a prediction into chunks; passes no longer go on to the next sample by themselves.
+        """
+        if self._frozen and samples != self._samples:
+            self._kept.clear()
+        self._samples, self._pinned = samples, True
+        self._first_row, self._input_rows, self._block_rows = first_row, x.shape[0], block_rows(x)
+
+    @contextmanager
+    def attached(self, model: nn.Module) -> Iterator[None]:
+        """Take over the active dropouts of ``model``, and watch where its passes begin."""
+        with ExitStack() as stack:
+            stack.callback(model.register_forward_pre_hook(self._begin, with_kwargs=True).remove)
+            stack.callback(model.register_forward_hook(self._end, always_call=True).remove)
+            for index, layer in enumerate(active_dropouts(model).values()):
+                layer.training = True
+                if plain_class(layer) is not None:  # others (AlphaDropout) draw from torch's default generator
+                    layer.forward = partial(self._drop, index, layer)
+                    stack.callback(layer.__dict__.pop, "forward")
+            yield
+
+    def _begin(self, model: nn.Module, args: Any, kwargs: Any) -> None:
+        self._inside = True
+        self._calls.clear()
+        if self._pinned:
+            return
+        x = next(
+            (leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, Tensor) and leaf.dim() > 0),
+            None,
+        )
+        if x is not None:
+            self._block_rows, self._input_rows = block_rows(x), x.shape[0] // len(self._samples)
+
+    def _end(self, model: nn.Module, args: Any, out: Any) -> None:
+        self._inside = False
+        if not self._frozen and not self._pinned:
+            self.resample()
+
+    def _drop(self, index: int, layer: _DropoutNd, input: Tensor, shared: bool = False) -> Tensor:
+        """Mask an input (S * rows, ...), S being the number of samples in the pass.
+
+        A ``shared`` input (rows, ...) was computed once for all samples; the result has S * rows all the same.
+        """
+        num_samples = len(self._samples)
+        if input.dim() < 2:  # features of a single row, or, where samples are batched, one value per row
+            matrix = input.reshape((1, -1) if num_samples == 1 else (-1, 1))
+            flat = self._drop(index, layer, matrix, shared).flatten()
+            return flat if input.dim() else flat[0]
+        if is_unbatched(layer, input):
+            return self._drop(index, layer, input.unsqueeze(0), shared).squeeze(0)
+        call = self._calls.get(index, 0)
+        if self._inside or not self._frozen:
+            self._calls[index] = call + 1
+        if not shared and input.shape[0] % num_samples:
+            raise ValueError(f"a batch of {input.shape[0]} rows cannot be divided into draws={num_samples} equal parts")
+        x = input.unsqueeze(0) if shared else input.unflatten(0, (num_samples, -1))  # (S or 1, rows, ...)
+        self.largest_input = max(self.largest_input, x[0].numel())
+        return (x * self._mask(index, call, layer, x[0])).flatten(0, 1)
+
+    def _mask(self, index: int, call: int, layer: _DropoutNd, x: Tensor) -> Tensor:
+        if not self._frozen:
+            return self._streams.draw(layer, x, (index, call), self._samples, self._blocks(x.shape[0]))
+        key = (index, call, x.shape[1:], x.dtype, x.device)
+        if key not in self._kept:
+            self._kept[key] = self._streams.draw(layer, x, (index, call), self._samples, [Block(0, 0, 1)])
+        return self._kept[key]
+
+    def _blocks(self, rows: int) -> list[Block]:
+        """Streams for the rows of a layer's input: as many as the model's, or a multiple (batch * windows, ...)."""
+        if self._input_rows == 0 or rows % self._input_rows:
+            return [Block(self._first_row, 0, rows)]
+        factor = rows // self._input_rows
+        return cut_rows(self._first_row * factor, rows, self._block_rows * factor)
