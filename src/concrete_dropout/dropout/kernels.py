@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 import torch
 from torch import Tensor
 
-from concrete_dropout.dropout.noise import random_bits_, soft_drop_
+from concrete_dropout.dropout.noise import bounded, random_bits_, soft_drop_
 
 PLAIN = (Tensor, torch.nn.Parameter)
 BLOCK = 1 << 17  # elements: half a megabyte of float32, a few of which fit a core's L2 cache
@@ -54,6 +54,7 @@ def backward(
     grad: Tensor, x: Tensor, z: Tensor, logit: float, temperature: float, needs_logit: bool
 ) -> tuple[Tensor, float]:
     """Gradients for x, and (if needed) for p_logit: the sum of grad_x * x * (p - z / t)."""
+    logit = bounded(logit)
     kernel = _elementwise_backward if z.shape == x.shape else _channelwise_backward
     return kernel(grad, x, z, logit, temperature, needs_logit)
 
@@ -103,7 +104,7 @@ def _channelwise_backward(
     grad: Tensor, x: Tensor, z: Tensor, logit: float, temperature: float, needs_logit: bool
 ) -> tuple[Tensor, float]:
     mask = _retain(z, logit)
-    if not needs_logit:
+    if not needs_logit or x.numel() == 0:
         return grad * mask, 0.0
     grad, x = grad.contiguous(), x.contiguous()
     rows = z.numel()
@@ -142,7 +143,7 @@ def _dense(tensor: Tensor) -> Tensor:
 def _like_layout(tensor: Tensor, reference: Tensor) -> Tensor:
     if tensor.stride() == reference.stride():
         return tensor
-    return torch.empty_like(reference).copy_(tensor)
+    return torch.empty_like(reference, dtype=tensor.dtype).copy_(tensor)
 
 
 def _is_channel_mask(mask_shape: Sequence[int], x: Tensor) -> bool:

@@ -49,13 +49,19 @@ class _ConcreteDropoutNd(_DropoutNd):
         self.temperature = float(temperature)
         self.generator = generator
         drawn = low if low == high else low + (high - low) * torch.rand((), dtype=torch.float64).item()
-        logit = math.log(drawn) - math.log1p(-drawn)
-        self.p_logit = nn.Parameter(torch.tensor(logit, device=device, dtype=dtype or torch.get_default_dtype()))
+        dtype = dtype or torch.get_default_dtype()
+        self.p_logit = nn.Parameter(torch.tensor(_logit(drawn), device=device, dtype=dtype))
 
     @property
-    def p(self) -> float:  # type: ignore[override]
+    def p(self) -> float:
         """The current drop probability, as ``nn.Dropout.p`` gives it. For gradients, use ``p_logit``."""
         return torch.sigmoid(self.p_logit.detach().double()).item()
+
+    @p.setter
+    def p(self, value: float) -> None:
+        low, _ = check_init_p(value)
+        with torch.no_grad():
+            self.p_logit.fill_(_logit(low))
 
     def mask_shape(self, x: Tensor) -> tuple[int, ...]:
         """Shape of the mask for an input ``x``."""
@@ -139,3 +145,7 @@ def check_temperature(temperature: float) -> None:
     """Refuse a temperature that is not a positive number."""
     if not (math.isfinite(temperature) and temperature > 0):
         raise ValueError(f"temperature={temperature!r} must be a positive number (the paper uses 0.1)")
+
+
+def _logit(p: float) -> float:
+    return math.log(p) - math.log1p(-p)

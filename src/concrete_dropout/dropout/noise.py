@@ -77,6 +77,11 @@ def soft_drop_(z: Tensor, bits: Tensor, scratch: Tensor, logit: float, temperatu
     return torch.log(odds, out=z).mul_(-inverse).sigmoid_()
 
 
+def bounded(logit: float) -> float:
+    """A logit whose exponential float32 can hold: p within 1e-35 of 0 and 1 is as good as those."""
+    return min(max(logit, -80.0), 80.0)
+
+
 def integer_power(base: Tensor, exponent: int, out: Tensor) -> Tensor:
     """Base ** exponent by repeated squaring, into ``out``.
 

@@ -106,12 +106,13 @@ def _layer_kl(root: nn.Module, entry: Entry) -> Tensor:
         raise ValueError(
             f"the weights that dropout {entry.name!r} masks are unknown: give swap_dropout an example_input or owners"
         )
-    logit = layer.p_logit if isinstance(layer, _ConcreteDropoutNd) else _fixed_logit(layer.p)
-    logit = at_least_float32(logit)
-    kl = -sum(site.num_entries for site in entry.sites) * bernoulli_entropy(logit)
     names = {owner.weight: owner for site in entry.sites for owner in site.owners}
     # Layers may share one parameter under two names: it is one weight of this dropout's q, and counts once.
     owned = {id(weight): (weight, names[name]) for name in names for weight in [weight_of(root, name)]}
+    first = at_least_float32(next(iter(owned.values()))[0])
+    logit = layer.p_logit if isinstance(layer, _ConcreteDropoutNd) else first.new_tensor(_fixed_logit(layer.p))
+    logit = at_least_float32(logit)
+    kl = -sum(site.num_entries for site in entry.sites) * bernoulli_entropy(logit)
     for weight, owner in owned.values():
         growth = math.sqrt(owner.fan_in) if entry.length_scale_mode == "sqrt_fan_in" else 1.0
         squared_norm = at_least_float32(weight).square().sum()
@@ -124,6 +125,6 @@ def at_least_float32(tensor: Tensor) -> Tensor:
     return tensor.to(torch.promote_types(tensor.dtype, torch.float32))
 
 
-def _fixed_logit(p: float) -> Tensor:
+def _fixed_logit(p: float) -> float:
     # exp(-1000) is 0 and so is its entropy: the exact limit p -> 0 of both terms
-    return torch.tensor(math.log(p) - math.log1p(-p) if p > 0 else -1000.0)
+    return math.log(p) - math.log1p(-p) if p > 0 else -1000.0

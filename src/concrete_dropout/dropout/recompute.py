@@ -6,8 +6,8 @@ draw from those see the same noise twice. It knows nothing of a ``torch.Generato
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 
 import torch
 
@@ -30,30 +30,50 @@ def preserve_masks(*generators: torch.Generator) -> Callable[[], ContextPair]:
 
     def contexts() -> ContextPair:
         states: list[torch.Tensor] = []
-        return _record(generators, states), _replay(generators, states)
+        return _Record(generators, states), _Replay(generators, states)
 
     return contexts
 
 
-@contextmanager
-def _record(generators: tuple[torch.Generator, ...], states: list[torch.Tensor]) -> Iterator[None]:
-    states[:] = [generator.get_state() for generator in generators]
-    yield
+class _Record(AbstractContextManager[None]):
+    """Around the forward pass of a segment: notes the generators' states."""
+
+    def __init__(self, generators: tuple[torch.Generator, ...], states: list[torch.Tensor]) -> None:
+        self._generators, self._states = generators, states
+
+    def __enter__(self) -> None:
+        self._states[:] = _states(self._generators)
+
+    def __exit__(self, *_: object) -> None:
+        pass
 
 
-@contextmanager
-def _replay(generators: tuple[torch.Generator, ...], states: list[torch.Tensor]) -> Iterator[None]:
-    later = [generator.get_state() for generator in generators]
-    ids = {id(generator) for generator in generators} - _restored
-    _restored.update(ids)
-    try:
-        for generator, state in zip(generators, states, strict=True):
-            generator.set_state(state)
-        yield
-    finally:
+class _Replay(AbstractContextManager[None]):
+    """Around a recomputation, of which a retained graph may have several: goes back to those states for as long."""
+
+    def __init__(self, generators: tuple[torch.Generator, ...], states: list[torch.Tensor]) -> None:
+        self._generators, self._states = generators, states
+        self._later: list[tuple[set[int], list[torch.Tensor]]] = []
+
+    def __enter__(self) -> None:
+        ids = {id(generator) for generator in self._generators} - _restored
+        self._later.append((ids, _states(self._generators)))
+        _restored.update(ids)
+        _set_states(self._generators, self._states)
+
+    def __exit__(self, *_: object) -> None:
+        ids, later = self._later.pop()
         _restored.difference_update(ids)
-        for generator, state in zip(generators, later, strict=True):
-            generator.set_state(state)
+        _set_states(self._generators, later)
+
+
+def _states(generators: tuple[torch.Generator, ...]) -> list[torch.Tensor]:
+    return [generator.get_state() for generator in generators]
+
+
+def _set_states(generators: tuple[torch.Generator, ...], states: list[torch.Tensor]) -> None:
+    for generator, state in zip(generators, states, strict=True):
+        generator.set_state(state)
 
 
 def refuse_unrestored(generator: torch.Generator) -> None:

@@ -18,7 +18,7 @@ from torch.nn.modules.dropout import _DropoutNd
 
 from concrete_dropout.dropout.kinds import is_channelwise
 from concrete_dropout.dropout.layers import _ConcreteDropoutNd
-from concrete_dropout.dropout.noise import compute_dtype, open_interval_margin, random_bits_, soft_drop_
+from concrete_dropout.dropout.noise import bounded, compute_dtype, open_interval_margin, random_bits_, soft_drop_
 
 Mask = Literal["concrete", "bernoulli"]
 MASKS: tuple[str, ...] = get_args(Mask)
@@ -111,7 +111,7 @@ class MaskStreams:
     def _to_mask(self, layer: _DropoutNd, noise: Tensor) -> Tensor:
         """(1 - z) / (1 - p), where z = sigmoid((logit p + logit u) / t), or whether that is above one half."""
         if isinstance(layer, _ConcreteDropoutNd) and self.mask == "concrete":
-            logit, t = layer.p_logit.detach().double().item(), layer.temperature
+            logit, t = bounded(layer.p_logit.detach().double().item()), layer.temperature
             if noise.dtype is torch.int32:
                 z = soft_drop_(torch.empty(noise.shape), noise, torch.empty(noise.shape), logit, t)
             else:

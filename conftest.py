@@ -1,0 +1,24 @@
+"""What every test and every example in a docstring starts from."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+from torch.utils.checkpoint import checkpoint
+
+from concrete_dropout import dropout
+
+
+@pytest.fixture(autouse=True)
+def _seed() -> None:
+    torch.manual_seed(0)
+
+
+@pytest.fixture(autouse=True)
+def _names_for_examples(doctest_namespace: dict[str, Any]) -> None:
+    public = {name: getattr(dropout, name) for name in dropout.__all__}
+    doctest_namespace.update(public, torch=torch, nn=nn, math=math, pytest=pytest, checkpoint=checkpoint)
