@@ -15,12 +15,12 @@ from concrete_dropout.dropout import (
     swap_dropout,
     swap_report,
 )
+from concrete_dropout.montecarlo import mc_predict
 from concrete_dropout.predictive import (
     CategoricalAccumulator,
     CategoricalPrediction,
     GaussianAccumulator,
     GaussianPrediction,
-    mc_predict,
 )
 
 __all__ = [

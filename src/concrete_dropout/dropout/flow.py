@@ -28,7 +28,8 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_leaves
 
 from concrete_dropout.dropout.kinds import is_channelwise, is_unbatched
-from concrete_dropout.dropout.modes import evaluating
+from concrete_dropout.dropout.modes import evaluating, override_forward
+from concrete_dropout.dropout.sites import FunctionalCall, Owner, Site
 
 REARRANGING = """
     view reshape view_as reshape_as flatten unflatten ravel permute transpose movedim moveaxis swapaxes swapdims
@@ -50,35 +51,6 @@ PRODUCTS = frozenset(["linear", "matmul", "mm", "bmm", "__matmul__", "addmm"])
 FUNCTIONAL_DROPOUTS = frozenset(
     "dropout dropout_ dropout1d dropout2d dropout3d alpha_dropout feature_alpha_dropout feature_dropout".split()
 )
-
-
-@dataclass(frozen=True)
-class Owner:
-    """A weight masked by a dropout: its name, and the number of input features it has (K_in)."""
-
-    weight: str
-    fan_in: int
-
-
-@dataclass(frozen=True)
-class Site:
-    """What one call of a dropout masks: weights that share the mask, and its number of entries (K)."""
-
-    owners: tuple[Owner, ...]
-    num_entries: int
-    side: str  # "columns" of its consumers, or "rows" of its producer
-
-
-@dataclass(frozen=True)
-class FunctionalCall:
-    """A dropout that is no module, but called by one (``F.dropout``, inside of an LSTM): out of a swap's reach."""
-
-    module: str
-    function: str
-    p: float
-
-    def __str__(self) -> str:
-        return f"{self.function}(p={self.p:g}) in {self.module or 'the model itself'}"
 
 
 @dataclass(frozen=True)
@@ -267,8 +239,7 @@ class _Tracker(TorchFunctionMode):
                     weight = ".".join(part for part in name.split(".") if part != "parametrizations")
                     stack.callback(module.register_forward_hook(partial(self._parametrized, weight)).remove)
             for name, dropout in dropouts.items():
-                dropout.forward = partial(self._dropout, name, dropout)
-                stack.callback(dropout.__dict__.pop, "forward")
+                override_forward(stack, dropout, partial(self._dropout, name, dropout))
             yield
 
     def _enter(self, name: str, module: nn.Module, args: Any) -> None:

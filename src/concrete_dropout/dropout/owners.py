@@ -8,7 +8,8 @@ from typing import Literal
 
 from torch import Tensor, nn
 
-from concrete_dropout.dropout.flow import Call, Owner, Site
+from concrete_dropout.dropout.flow import Call
+from concrete_dropout.dropout.sites import Owner, Site
 
 LengthScaleMode = Literal["constant", "sqrt_fan_in"]
 Patterns = str | Iterable[str]

@@ -8,10 +8,8 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch._dynamo import OptimizedModule
 from torch.utils._pytree import tree_leaves, tree_map_only
 
-from concrete_dropout.dropout.kinds import plain_class
 from concrete_dropout.dropout.modes import evaluating
 from concrete_dropout.dropout.prefix import DeviationError, PrefixCache
 from concrete_dropout.dropout.sampling import MaskSampler, active_dropouts, mc_sampling
@@ -20,7 +18,7 @@ from concrete_dropout.dropout.streams import Mask
 # Batching samples saves overhead per call. It stops paying once the activations of a batch leave the cache.
 BATCHED_ELEMENTS = 1 << 16
 DEFAULT_MEMORY = 1 << 30
-PILOT_ELEMENTS = 1 << 22  # inputs below this are not worth a pass to measure their memory
+PILOT_ELEMENTS, PILOT_ROWS = 1 << 18, 1024  # inputs below both are not worth a pass to measure their memory
 
 
 def stochastic_passes(
@@ -52,20 +50,16 @@ def stochastic_passes(
         The slice of rows, and the model's output with every tensor as (S, rows, ...). All samples of one
         slice come before the next slice.
     """
-    model = model._orig_mod if isinstance(model, OptimizedModule) else model
-    total = inputs[0].shape[0]
-    with (
-        torch.inference_mode(False),
-        torch.no_grad(),
-        mc_sampling(model, seed, frozen_masks, mask=mask) as sampler,
-    ):
+    model = getattr(model, "_orig_mod", model)  # a compiled model would be compiled again for every pass
+    with torch.inference_mode(False), torch.no_grad(), mc_sampling(model, seed, frozen_masks, mask=mask) as sampler:
+        inputs = tuple(tensor.clone() if tensor.is_inference() else tensor for tensor in inputs)
         if not active_dropouts(model):
             samples = 1
         step = batch_rows or _affordable_rows(model, inputs, sampler, memory_budget)
-        for start in range(0, total, step):
+        for start in range(0, inputs[0].shape[0], step):
             chunk = tuple(tensor[start : start + step] for tensor in inputs)
             rows = slice(start, start + chunk[0].shape[0])
-            for output in _passes_over_samples(model, chunk, samples, sampler, start, batch_samples):
+            for output in _SamplesOfRows(model, chunk, sampler, start).outputs(samples, batch_samples):
                 yield rows, output
 
 
@@ -75,43 +69,63 @@ def deterministic_pass(model: nn.Module, inputs: tuple[Tensor, ...]) -> Any:
         return _split_samples(model(*inputs), 1, inputs[0].shape[0])
 
 
-def _passes_over_samples(
-    model: nn.Module,
-    inputs: tuple[Tensor, ...],
-    samples: int,
-    sampler: MaskSampler,
-    first_row: int,
-    batch_samples: int | None,
-) -> Iterator[Any]:
-    rows = inputs[0].shape[0]
-    cache = PrefixCache(model, inputs)
-    cacheable = samples > 1 and not any(isinstance(m, OptimizedModule) for m in model.modules())
-    sampler.largest_input = 0
-    done, width = 0, 1
-    with cache.attached() if cacheable else nullcontext():
-        while done < samples:
-            window = range(done, min(done + width, samples))
-            sampler.pin(window, inputs[0], first_row)
-            cache.widening = len(window) > 1
+class _SamplesOfRows:
+    """All samples of some rows: with the prefix cached, several to a pass where that is faster, else one by one."""
+
+    def __init__(self, model: nn.Module, inputs: tuple[Tensor, ...], sampler: MaskSampler, first_row: int) -> None:
+        self._model = model
+        self._inputs = inputs
+        self._sampler = sampler
+        self._first_row = first_row
+        self._cache: PrefixCache | None = PrefixCache(model, inputs)
+
+    def outputs(self, samples: int, batch_samples: int | None) -> Iterator[Any]:
+        """Outputs with tensors (S, rows, ...), S samples of ``samples`` at a time."""
+        if samples == 1:
+            self._cache = None
+        self._sampler.largest_input = 0
+        with self._cache.attached() if self._cache else nullcontext():
+            yield self._one(0)
+            width = batch_samples or max(1, BATCHED_ELEMENTS // max(1, self._sampler.largest_input))
+            start, width = 1, min(width, samples - 1)
+            while start < samples and width > 1:
+                stop = min(start + width, samples)
+                window = self._several(range(start, stop))
+                # The first time, compare: rows may not be in front, or depend on each other.
+                if window is None or (start == 1 and not _close(_first_sample(window), self._one(start))):
+                    break
+                yield window
+                start = stop
+            for sample in range(start, samples):
+                yield self._one(sample)
+
+    def _one(self, sample: int) -> Any:
+        """A single sample; without the cache from the first failure on."""
+        self._sampler.pin(range(sample, sample + 1), self._inputs[0], self._first_row)
+        rows = self._inputs[0].shape[0]
+        if self._cache is not None:
             try:
-                if cacheable and not cache.broken:
-                    cache.begin()
-                    with cache:
-                        output = model(*inputs)
-                    output = cache.finish(output)
-                else:
-                    output = model(*inputs)
-                yield _split_samples(output, len(window), rows)
-            except DeviationError:
-                if len(window) == 1:
-                    cache.broken = True
-                width, batch_samples = 1, 1
-                continue
-            done += len(window)
-            if width == 1 and cacheable and not cache.broken and cache.read_by_dropout_only:
-                width = batch_samples or max(1, BATCHED_ELEMENTS // max(1, sampler.largest_input))
-                if any(plain_class(layer) is None for layer in active_dropouts(model).values()):
-                    width = 1
+                return _split_samples(self._cached_pass(1), 1, rows)
+            except (Exception, DeviationError):
+                self._cache.suspend()
+                self._cache = None
+        return _split_samples(self._model(*self._inputs), 1, rows)
+
+    def _several(self, samples: range) -> Any:
+        """Samples in one pass; None where the network does not take them so."""
+        if self._cache is None:
+            return None
+        self._sampler.pin(samples, self._inputs[0], self._first_row)
+        try:
+            return _split_samples(self._cached_pass(len(samples)), len(samples), self._inputs[0].shape[0])
+        except (Exception, DeviationError):
+            return None
+
+    def _cached_pass(self, copies: int) -> Any:
+        assert self._cache is not None
+        inputs = self._cache.tiled_inputs(copies)
+        with self._cache:
+            return self._model(*inputs)
 
 
 def _split_samples(output: Any, samples: int, rows: int) -> Any:
@@ -119,18 +133,30 @@ def _split_samples(output: Any, samples: int, rows: int) -> Any:
 
     def split(tensor: Tensor) -> Tensor:
         if tensor.dim() == 0 or tensor.shape[0] != samples * rows:
-            if samples > 1:
-                raise DeviationError  # a network that does not keep rows in front: one sample at a time
             raise ValueError(f"the model's output {tuple(tensor.shape)} must have one row per input row ({rows})")
         return tensor.unflatten(0, (samples, rows))
 
     return tree_map_only(Tensor, split, output)
 
 
+def _first_sample(output: Any) -> Any:
+    return tree_map_only(Tensor, lambda tensor: tensor[:1], output)
+
+
+def _close(output: Any, reference: Any) -> bool:
+    """Whether two outputs agree up to the rounding of another order of summation."""
+    pairs = zip(tree_leaves(output), tree_leaves(reference), strict=True)
+    return all(
+        torch.allclose(a.double(), b.double(), rtol=1e-3, atol=1e-3 * float(b.abs().double().mean()), equal_nan=True)
+        for a, b in pairs
+        if isinstance(a, Tensor)
+    )
+
+
 def _affordable_rows(model: nn.Module, inputs: tuple[Tensor, ...], sampler: MaskSampler, budget: int) -> int:
     """Rows whose activations fit the budget, judged by a pass over one row if the input is large."""
     rows = inputs[0].shape[0]
-    if rows <= 1 or sum(tensor.numel() for tensor in inputs) < PILOT_ELEMENTS:
+    if rows < PILOT_ROWS and sum(tensor.numel() for tensor in inputs) < PILOT_ELEMENTS:
         return max(rows, 1)
     taken = 0
 

@@ -13,9 +13,9 @@ import torch
 from torch import fx, nn
 from torch.nn.modules.dropout import _DropoutNd
 
-from concrete_dropout.dropout.flow import Owner, Site
 from concrete_dropout.dropout.kinds import PLAIN_IN_FRONT_OF
 from concrete_dropout.dropout.owners import layer_sizes
+from concrete_dropout.dropout.sites import Owner, Site
 
 CHILD = "dropout"
 

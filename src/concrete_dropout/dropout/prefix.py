@@ -1,99 +1,110 @@
 """Compute the part of a network in front of its first active dropout once, for any module.
 
-During the first pass every computation whose tensors all come from the input (or are parameters) is noted: calls of
-submodules without active dropout as a whole, and single torch functions between them. Its results get slot numbers.
-Later passes find the note by the slots of the arguments and skip the computation.
+A computation whose tensors all come from the input (or are parameters) gives the same result in every pass. Such
+computations are noted in the first pass: calls of submodules without active dropout as a whole, and single torch
+functions between them. Later passes find a note by the identity of the arguments, and skip the computation.
 
-Only results that something stochastic reads are kept. For the others later passes hand out a stand-in of the same
-shape without memory behind it. Should a later pass read a stand-in after all (control flow that depends on sampled
-values), it is abandoned, and the sampler goes on without the cache: see ``DeviationError``.
+A note says "this function of these tensors is that tensor", which holds whatever the model does in between. Tensors
+count their changes in place. A change that belongs to the prefix (an in-place ReLU) is noted like any other result: the
+tensor has it already when a later pass hands it out, so until the model comes to that change, nothing may read it.
+Any other change makes the note void.
 """
 
 from __future__ import annotations
 
-import weakref
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
-from torch.utils._pytree import tree_flatten, tree_map_only, tree_unflatten
+from torch.utils._pytree import tree_flatten, tree_leaves, tree_unflatten
 
+from concrete_dropout.dropout.modes import override_forward
 from concrete_dropout.dropout.sampling import active_dropouts
 
-METADATA = frozenset(
-    "size dim numel nelement stride is_contiguous is_floating_point element_size __len__ ndimension".split()
+VALUE_READS = frozenset(
+    "__bool__ __float__ __int__ __index__ item tolist numpy is_nonzero equal allclose nonzero".split()
 )
+FACTORIES = frozenset("arange zeros ones full linspace eye".split())
+PLAIN_VALUES = (int, float, complex, str, bytes, slice, torch.dtype, torch.device, torch.layout, torch.memory_format)
 
 
-class DeviationError(Exception):
-    """A later pass took another way than the first one did: run it again without the cache."""
-
-
-@dataclass
-class _Slot:
-    """A tensor that is the same in every pass."""
-
-    shape: torch.Size
-    dtype: torch.dtype
-    device: torch.device
-    kept: Tensor | None = None  # where something stochastic reads it
-    stand_in: Tensor | None = None
+class DeviationError(BaseException):
+    """A pass that cannot be trusted: to be run again without the cache. Models shall not catch it."""
 
 
 @dataclass
-class _Note:
-    """Results of a computation, as slots within a structure, and which arguments it changed in place."""
+class _Known:
+    """A tensor that is the same in every pass, with the changes it went through in the first one."""
 
-    leaves: list[Any]
-    structure: Any
-    changed: list[tuple[int, int]] = field(default_factory=list)  # (position among the tensor arguments, new slot)
+    tensor: Tensor
+    final: int  # number of changes after the prefix
+    from_input: bool  # and not from parameters alone
 
 
 @dataclass(frozen=True)
-class _SlotRef:
-    index: int
+class _Note:
+    """The result of a computation: tensors with their version at that time, and arguments that it changed."""
+
+    leaves: list[Any]
+    versions: list[int]
+    structure: Any
+    changed: list[tuple[Tensor, int]]
+    alive: list[Any]  # whatever the key names by its address
 
 
 class PrefixCache(TorchFunctionMode):
-    """Enter it around each pass of ``model`` on the same ``inputs``, after ``mc_sampling``.
+    """Enter it around every pass of ``model`` on the same ``inputs``.
+
+    A pass may carry several samples: then it is made on ``tiled_inputs(copies)``, the rows repeated for each.
 
     Args:
         model: inside of ``attached``, its dropout-free submodules are skipped where their result is known.
-        inputs: the tensors that are the same for all passes.
+        inputs: the tensors that are the same for all passes, with the same number of rows.
     """
 
     def __init__(self, model: nn.Module, inputs: tuple[Tensor, ...]) -> None:
         super().__init__()
         self._model = model
         self._inputs = inputs
-        self._constant = {id(t) for t in (*model.parameters(), *model.buffers())}
-        self._slots: list[_Slot] = []
+        self._rows = inputs[0].shape[0]
+        self._known: dict[int, _Known] = {}
         self._notes: dict[Any, _Note] = {}
-        self._slot_of: dict[int, int] = {}  # id of a living tensor -> its slot
-        self._watched: dict[int, weakref.ref[Tensor]] = {}
-        self._recording = True
-        self._opaque = False  # inside a computation that is noted as a whole
+        self._used: set[Any] = set()
+        self._modules_noted: set[nn.Module] = set()
+        self._calls: Counter[Any] = Counter()
+        self._versions: dict[int, int] = {}  # id of a known tensor -> the version that the model has come to
+        self._copies = 1
+        self._tiles: dict[int, Tensor] = {}  # id of a known tensor -> its rows repeated
+        self._tiled: dict[int, _Known] = {}  # id of a tile -> the known tensor
+        self._suspended = False  # whether torch functions go through unseen
         self.broken = False
-        self.read_by_dropout_only = True  # then dropouts may widen the batch from one sample's rows to several
-        self.widening = False
+        for tensor in (*model.parameters(), *model.buffers()):
+            self._learn(tensor, from_input=False)
+        for tensor in inputs:
+            self._learn(tensor, from_input=True)
 
-    def begin(self) -> None:
-        """Call before every pass."""
-        self._recording = not self._slots
-        self._slot_of.clear()
-        self._watched.clear()
-        if self._recording:
-            for tensor in self._inputs:
-                self._slots[self._assign(tensor)].kept = tensor
-        else:
-            for index, slot in enumerate(self._slots):
-                known = (tensor for tensor in (slot.kept, slot.stand_in) if tensor is not None)
-                self._slot_of.update({id(tensor): index for tensor in known})
+    def tiled_inputs(self, copies: int) -> tuple[Tensor, ...]:
+        """The inputs with their rows repeated, for the next pass; call it before every pass."""
+        if self._used and self._copies == 1:  # what the last pass did not use is not worth its memory
+            self._notes = {key: note for key, note in self._notes.items() if key in self._used}
+        if copies != self._copies:
+            self._copies = copies
+            self._tiles.clear()
+            self._tiled.clear()
+        self._used.clear()
+        self._calls.clear()
+        self._versions.clear()
+        return tuple(self._tile(self._known[id(tensor)]) for tensor in self._inputs)
+
+    def suspend(self) -> None:
+        """From now on, compute everything."""
+        self.broken = self._suspended = True
 
     @contextmanager
     def attached(self) -> Iterator[None]:
@@ -102,206 +113,187 @@ class PrefixCache(TorchFunctionMode):
         with ExitStack() as stack:
             for module in list(self._model.modules()):
                 if id(module) in dropouts:
-                    _override(stack, module, partial(self._dropout, module.forward))
+                    override_forward(stack, module, partial(self._dropout, module.forward))
                 elif _contains(module, dropouts):
-                    run = _leading_run(module, dropouts) if type(module) is nn.Sequential else []
-                    if run and isinstance(module, nn.Sequential):
-                        _override(stack, module, partial(self._sequential, module, run))
-                    for child in list(module.children())[len(run) :]:
-                        if not _contains(child, dropouts) and not isinstance(child, torch.jit.ScriptModule):
-                            _override(stack, child, partial(self._compute, id(child), child.forward))
+                    run = _leading_run(module, dropouts)
+                    if run:
+                        override_forward(stack, module, partial(self._sequential, module, run))
+                    for child in module.children():
+                        if child not in run and not _contains(child, dropouts) and _may_be_noted(child):
+                            override_forward(stack, child, partial(self._compute, child, child.forward))
             yield
 
-    def finish(self, out: Any) -> Any:
-        """Call on the result of every pass: parts of it may be the same in all passes."""
-        if self.broken:
-            return out
-        return tree_map_only(Tensor, self._final, out)
-
-    def _final(self, tensor: Tensor) -> Tensor:
-        slot = self._slot_of.get(id(tensor))
-        if slot is None:
-            return tensor
-        self.read_by_dropout_only = False
-        return self._readable(slot, tensor, keep=True)
-
-    def _dropout(self, forward: Callable[..., Tensor], input: Tensor) -> Tensor:
-        slot = self._slot_of.get(id(input))
-        if slot is None or self._opaque or self.broken:
-            return forward(input)
-        tensor = self._readable(slot, input, keep=True)
-        with self._undisturbed():
-            return forward(tensor, shared=True) if self.widening else forward(tensor)
-
-    @contextmanager
-    def _undisturbed(self) -> Iterator[None]:
-        opaque, self._opaque = self._opaque, True
-        try:
-            yield
-        finally:
-            self._opaque = opaque
-
-    def _sequential(self, module: nn.Sequential, run: list[nn.Module], input: Any) -> Any:
-        if run:
-            input = self._compute(id(module), partial(_chain, run), input)
-        for child in list(module)[len(run) :]:
-            input = child(input)
-        return input
+    def _sequential(self, module: nn.Module, run: list[nn.Module], input: Any) -> Any:
+        value = self._compute(run[0], partial(_chain, run), input)
+        rest = list(module._modules.values())[len(run) :]
+        return _chain([child for child in rest if child is not None], value)
 
     def __torch_function__(
-        self,
-        func: Callable[..., Any],
-        types: Any,
-        args: tuple[Any, ...] = (),
-        kwargs: dict[str, Any] | None = None,
+        self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
-        kwargs = kwargs or {}
-        if self._opaque or self.broken or not self._touches_slot(args, kwargs):
-            return func(*args, **kwargs)
-        name = getattr(func, "__name__", "")
-        if name in METADATA:
-            return func(*args, **kwargs)
-        if name == "__get__":  # a property: of shape and type mostly, sometimes a view
-            value = func(*args, **kwargs)
-            if not isinstance(value, Tensor):
-                return value
-        return self._compute(func, func, *args, **kwargs)
+        return self._compute(func, func, *args, **(kwargs or {}))
 
-    def _touches_slot(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-        known = self._slot_of
-        for value in (*args, *kwargs.values()):
-            if id(value) in known or (isinstance(value, (list, tuple)) and any(id(item) in known for item in value)):
-                return True
-        return False
+    def _dropout(self, forward: Callable[[Tensor], Tensor], input: Tensor) -> Tensor:
+        return self._unwatched(lambda: self._really(forward, (input,), {})) if not self._suspended else forward(input)
 
-    def _compute(self, what: Any, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        """Call ``function``, or hand out what it gave in the first pass."""
-        if self._opaque or self.broken:
+    def _compute(self, what: Any, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
+        """Call ``function``, or hand out what it gave before."""
+        if self._suspended:
             return function(*args, **kwargs)
-        leaves, structure = tree_flatten((args, kwargs))
-        slots = [self._slot_of.get(id(leaf)) if isinstance(leaf, Tensor) else None for leaf in leaves]
-        if all(slot is None for slot in slots):
-            return function(*args, **kwargs)
-        fixed = all(
-            slot is not None or not isinstance(leaf, Tensor) or id(leaf) in self._constant
-            for leaf, slot in zip(leaves, slots, strict=True)
-        )
-        key = (
-            what,
-            str(structure),
-            tuple(_key(leaf, slot) for leaf, slot in zip(leaves, slots, strict=True)),
-        )
-        if fixed and not self._recording and key in self._notes:
-            return self._replay(self._notes[key], leaves)
-        return self._run(function, key if fixed and self._recording else None, leaves, slots, structure)
+        return self._unwatched(lambda: self._look_up(what, function, args, kwargs))
 
-    def _run(
-        self,
-        function: Callable[..., Any],
-        key: Any,
-        leaves: list[Any],
-        slots: list[int | None],
-        structure: Any,
-    ) -> Any:
-        """Really compute, on kept tensors; note the result under ``key`` if there is one."""
-        for position, slot in enumerate(slots):
-            if slot is not None:
-                leaves[position] = self._readable(slot, leaves[position], keep=key is None)
-        if key is None and _changes_in_place(function):
-            self._spare(leaves, slots)
-        versions = [_version(leaf) for leaf in leaves]
-        random_state = torch.get_rng_state() if key is not None else None
-        args, kwargs = tree_unflatten(leaves, structure)
-        with self._undisturbed():
-            out = function(*args, **kwargs)
-        changed = [i for i, leaf in enumerate(leaves) if _version(leaf) != versions[i] and slots[i] is not None]
-        if key is None:
-            self.read_by_dropout_only = False
-            if changed and not _changes_in_place(function):
-                self.broken = True  # a module changed a kept tensor behind our back
-            return out
-        if random_state is not None and not torch.equal(random_state, torch.get_rng_state()):
-            for position, slot in enumerate(slots):  # a random computation: every pass needs its own
-                if slot is not None:
-                    self._keep(slot, leaves[position])
-            self.broken = self.broken or bool(changed)
-            self.read_by_dropout_only = False
-            return out
-        if any(self._slots[slots[i]].kept is not None for i in changed):  # type: ignore[index]
-            self.broken = True  # changed after something stochastic had read it
-            return out
-        note = _Note([], None, [(i, self._assign(leaves[i])) for i in changed])
-        out_leaves, note.structure = tree_flatten(out)
-        note.leaves = [_SlotRef(self._slot_for(leaf)) if isinstance(leaf, Tensor) else leaf for leaf in out_leaves]
-        self._notes[key] = note
+    def _unwatched(self, action: Callable[[], Any]) -> Any:
+        """Torch functions called inside are none of our business: our own, or parts of a whole that is noted."""
+        self._suspended = True
+        try:
+            return action()
+        finally:
+            self._suspended = self.broken
+
+    def _look_up(self, what: Any, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+        if self._copies > 1 and getattr(what, "__name__", "") in VALUE_READS and self._recognised(args[0]) is None:
+            raise DeviationError  # control flow by the values of several samples at once
+        key = self._key(what, args, kwargs)
+        if key is not None:
+            key = (key, self._calls[key])  # two calls alike give two tensors, of which the model may change one
+            self._calls[key[0]] += 1
+            note = self._notes.get(key)
+            out = None if note is None else self._handed_out(note)
+            if note is not None and out is not None:
+                self._used.add(key)
+                return tree_unflatten(out, note.structure)
+            if self._copies == 1:
+                return self._noted(key, function, args, kwargs)
+        if self._copies > 1 and what in self._modules_noted:
+            raise DeviationError  # several samples in one pass do not pay if a part of the prefix is computed again
+        return self._really(function, args, kwargs)
+
+    def _really(self, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+        """Compute, unless an argument has changes already that the model has not come to in this pass."""
+        for leaf in tree_leaves((args, kwargs)):
+            known = self._known.get(id(leaf))
+            if known is not None and self._versions.get(id(leaf), known.final) != _version(leaf) == known.final:
+                raise DeviationError
+        if args and _changes_in_place(function):
+            self._preserve(args[0])
+        return function(*args, **kwargs)
+
+    def _preserve(self, tensor: Tensor) -> None:
+        """Before something stochastic changes a known tensor in place, put a copy of it into its note."""
+        known = self._known.get(id(tensor))
+        if known is None or not known.from_input or self._copies > 1 or _version(tensor) != known.final:
+            return
+        notes = [note for note in self._notes.values() if any(leaf is tensor for leaf in note.leaves)]
+        if len(notes) == 1 and not notes[0].changed and all(version == 0 for version in notes[0].versions):
+            copy = tensor.clone()
+            notes[0].leaves[:] = [copy if leaf is tensor else leaf for leaf in notes[0].leaves]
+            self._known[id(copy)] = _Known(copy, 0, from_input=True)
+
+    def _noted(self, key: Any, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+        """Compute, and note the result if it can be relied on."""
+        inputs = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, Tensor)]
+        before = [_version(tensor) for tensor in inputs]
+        from_input = any(self._known[id(tensor)].from_input for tensor in inputs)
+        random_state = torch.get_rng_state()
+        out = self._really(function, args, kwargs)
+        leaves, structure = tree_flatten(out)
+        tensors = [leaf for leaf in leaves if isinstance(leaf, Tensor)]
+        changed = [
+            (tensor, _version(tensor)) for tensor, old in zip(inputs, before, strict=True) if _version(tensor) != old
+        ]
+        reliable = (
+            (tensors or changed)
+            and all(isinstance(leaf, Tensor) or _is_plain(leaf) for leaf in leaves)
+            and not any(tensor.is_inference() or (tensor.requires_grad and not tensor.is_leaf) for tensor in tensors)
+            and torch.equal(random_state, torch.get_rng_state())
+        )
+        if reliable:
+            for tensor in (*tensors, *(tensor for tensor, _ in changed)):
+                self._learn(tensor, from_input)
+            versions = [_version(tensor) for tensor in tensors]
+            self._notes[key] = _Note(leaves, versions, structure, changed, [args, kwargs, *_plain_tensors(key[0][0])])
+            self._used.add(key)
+            if isinstance(key[0][0], nn.Module):
+                self._modules_noted.add(key[0][0])
         return out
 
-    def _replay(self, note: _Note, leaves: list[Any]) -> Any:
-        for position, slot in note.changed:
-            self._slot_of[id(leaves[position])] = slot
-        out = [self._hand_out(leaf.index) if isinstance(leaf, _SlotRef) else leaf for leaf in note.leaves]
-        return tree_unflatten(out, note.structure)
+    def _handed_out(self, note: _Note) -> list[Any] | None:
+        """The noted result for this pass; None if it was changed since, or cannot be repeated for several samples."""
+        tensors = [leaf for leaf in note.leaves if isinstance(leaf, Tensor)]
+        states = [*zip(tensors, note.versions, strict=True), *note.changed]
+        if not all(self._is_valid(tensor, version) for tensor, version in states):
+            return None
+        self._versions.update({id(tensor): version for tensor, version in states})
+        return [self._tile(self._known[id(leaf)]) if isinstance(leaf, Tensor) else leaf for leaf in note.leaves]
 
-    # -- slots ------------------------------------------------------------------------------------------------
+    # -- what is known ------------------------------------------------------------------------------------------
 
-    def _slot_for(self, tensor: Tensor) -> int:
-        known = self._slot_of.get(id(tensor))
-        return self._assign(tensor) if known is None else known
-
-    def _assign(self, tensor: Tensor) -> int:
-        """A new slot for a tensor, forgotten when the tensor dies: its id may then be used again."""
-        self._slots.append(_Slot(tensor.shape, tensor.dtype, tensor.device))
-        index, address = len(self._slots) - 1, id(tensor)
-        self._slot_of[address] = index
-        if address not in self._watched:
-            self._watched[address] = weakref.ref(tensor, lambda _: self._forget(address))
-        return index
-
-    def _forget(self, address: int) -> None:
-        self._slot_of.pop(address, None)
-        self._watched.pop(address, None)
-
-    def _readable(self, index: int, tensor: Tensor, keep: bool) -> Tensor:
-        slot = self._slots[index]
-        if slot.kept is not None:
-            return slot.kept
-        if not self._recording:
-            raise DeviationError
-        if keep:
-            self._keep(index, tensor)
-        return tensor
-
-    def _keep(self, index: int, tensor: Tensor) -> None:
-        self._slots[index].kept = tensor
-
-    def _hand_out(self, index: int) -> Tensor:
-        slot = self._slots[index]
-        if slot.kept is not None:
-            tensor = slot.kept
+    def _learn(self, tensor: Tensor, from_input: bool) -> None:
+        known = self._known.get(id(tensor))
+        if known is None:
+            self._known[id(tensor)] = _Known(tensor, _version(tensor), from_input)
         else:
-            if slot.stand_in is None:
-                slot.stand_in = torch.empty((), dtype=slot.dtype, device=slot.device).expand(slot.shape)
-            tensor = slot.stand_in
-        self._slot_of[id(tensor)] = index
-        return tensor
+            known.final = _version(tensor)
+        self._versions[id(tensor)] = _version(tensor)
 
-    def _spare(self, leaves: list[Any], slots: list[int | None]) -> None:
-        """Before a stochastic function changes its first argument in place, keep a copy of that for later passes."""
-        slot = slots[0]
-        if slot is not None:
-            tensor = leaves[0]
-            self._slots[slot].kept = tensor.clone()
-            self._slot_of.pop(id(tensor), None)
+    def _is_valid(self, tensor: Tensor, version: int) -> bool:
+        """Whether a known tensor can be handed out as it was at ``version``."""
+        known = self._known[id(tensor)]
+        if _version(tensor) != known.final:
+            return False
+        return self._copies == 1 or (version == known.final and self._can_tile(known))
 
+    def _recognised(self, tensor: Tensor) -> _Known | None:
+        """The known tensor that this one is, or is a tile of."""
+        known = self._tiled.get(id(tensor)) or self._known.get(id(tensor))
+        if known is None or _version(known.tensor) != known.final:
+            return None
+        if known.tensor is tensor:
+            return known if self._copies == 1 or not known.from_input else None
+        return known if _version(tensor) == 0 else None
 
-def _override(stack: ExitStack, module: nn.Module, forward: Callable[..., Any]) -> None:
-    """Set the forward of one module until the stack unwinds."""
-    before = vars(module).get("forward")
-    module.forward = forward
-    if before is None:
-        stack.callback(module.__dict__.pop, "forward")
-    else:
-        stack.callback(setattr, module, "forward", before)
+    def _key(self, what: Any, args: Any, kwargs: Any) -> Any:
+        """What the computation is, by the identity of its tensors; None if it is not the same in every pass."""
+        leaves, structure = tree_flatten((args, kwargs))
+        parts: list[Any] = []
+        seen_tensor = False
+        for leaf in leaves:
+            if isinstance(leaf, Tensor):
+                known = self._recognised(leaf)
+                if known is None:
+                    return None
+                parts.append(("tensor", id(known.tensor), self._versions.get(id(known.tensor), known.final)))
+                seen_tensor = True
+            elif _is_plain(leaf):
+                parts.append((type(leaf), str(leaf)))
+            else:
+                return None
+        if not seen_tensor and getattr(what, "__name__", "") not in FACTORIES:
+            return None
+        state = tuple((id(tensor), _version(tensor)) for tensor in _plain_tensors(what))
+        return what, str(structure), tuple(parts), state
+
+    # -- several samples in one pass ----------------------------------------------------------------------------
+
+    def _can_tile(self, known: _Known) -> bool:
+        """Whether the first dimension, and no other one, holds the rows of the input."""
+        if self._copies == 1 or not known.from_input:
+            return True
+        return (
+            known.tensor.dim() > 0
+            and [size == self._rows for size in known.tensor.shape].count(True) == 1
+            and (known.tensor.shape[0] == self._rows)
+        )
+
+    def _tile(self, known: _Known) -> Tensor:
+        if self._copies == 1 or not known.from_input:
+            return known.tensor
+        address = id(known.tensor)
+        if address not in self._tiles or _version(self._tiles[address]) != 0:
+            tile = known.tensor.repeat(self._copies, *(1 for _ in known.tensor.shape[1:]))
+            self._tiles[address] = tile
+            self._tiled[id(tile)] = known
+        return self._tiles[address]
 
 
 def _chain(modules: list[nn.Module], value: Any) -> Any:
@@ -314,27 +306,42 @@ def _contains(module: nn.Module, ids: set[int]) -> bool:
     return any(id(descendant) in ids for descendant in module.modules())
 
 
-def _leading_run(module: nn.Sequential, stochastic: set[int]) -> list[nn.Module]:
+def _leading_run(module: nn.Module, dropouts: set[int]) -> list[nn.Module]:
+    """The children of a plain nn.Sequential in front of its first dropout: one computation."""
     run: list[nn.Module] = []
-    for child in module:
-        if _contains(child, stochastic):
-            break
-        run.append(child)
+    if type(module) is nn.Sequential and "forward" not in vars(module):
+        for child in module._modules.values():
+            if child is None or _contains(child, dropouts) or not _may_be_noted(child):
+                break
+            run.append(child)
     return run
+
+
+def _may_be_noted(module: nn.Module) -> bool:
+    """TorchScript has a forward of its own kind; a module with a generator draws from it, unseen."""
+    return not any(
+        isinstance(part, torch.jit.ScriptModule) or any(isinstance(v, torch.Generator) for v in vars(part).values())
+        for part in module.modules()
+    )
 
 
 def _changes_in_place(function: Callable[..., Any]) -> bool:
     name = getattr(function, "__name__", "")
     if name.startswith("__"):
-        return (name.startswith("__i") and name not in ("__invert__", "__index__", "__int__")) or name == "__setitem__"
+        return name == "__setitem__" or (name.startswith("__i") and name not in ("__invert__", "__index__", "__int__"))
     return name.endswith("_")
 
 
-def _version(leaf: Any) -> int:
-    return leaf._version if isinstance(leaf, Tensor) and not leaf.is_inference() else 0
+def _plain_tensors(what: Any) -> list[Tensor]:
+    """Tensors that a module holds besides its parameters and buffers: set by the model, perhaps from a sample."""
+    if not isinstance(what, nn.Module):
+        return []
+    return [value for part in what.modules() for value in vars(part).values() if isinstance(value, Tensor)]
 
 
-def _key(leaf: Any, slot: int | None) -> Any:
-    if slot is not None:
-        return ("slot", slot)
-    return ("tensor", id(leaf)) if isinstance(leaf, Tensor) else repr(leaf)
+def _is_plain(value: Any) -> bool:
+    return value is None or value is Ellipsis or isinstance(value, PLAIN_VALUES)
+
+
+def _version(tensor: Tensor) -> int:
+    return 0 if tensor.is_inference() else tensor._version

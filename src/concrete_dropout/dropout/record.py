@@ -13,9 +13,9 @@ from torch import Tensor, nn
 from torch.nn.modules.dropout import _DropoutNd
 from torch.nn.utils.parametrize import is_parametrized
 
-from concrete_dropout.dropout.flow import FunctionalCall, Site
 from concrete_dropout.dropout.kinds import kind_of
 from concrete_dropout.dropout.modes import evaluating
+from concrete_dropout.dropout.sites import FunctionalCall, Site
 
 ATTRIBUTE = "_dropout_swap"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from functools import partial
@@ -13,7 +14,7 @@ from torch.nn.modules.dropout import _DropoutNd
 from torch.utils._pytree import tree_leaves
 
 from concrete_dropout.dropout.kinds import is_unbatched, kind_of, plain_class
-from concrete_dropout.dropout.modes import evaluating
+from concrete_dropout.dropout.modes import evaluating, override_forward
 from concrete_dropout.dropout.streams import Block, Mask, MaskStreams, block_rows, cut_rows
 
 
@@ -37,7 +38,8 @@ def mc_sampling(
             parts, the first draw's first; one per row gives every particle of a rollout its own function.
         mask: "concrete" (soft, as in training) or "bernoulli" (hard, at the learned p) for Concrete layers.
 
-    Gradients flow to inputs and weights, not to p.
+    Gradients flow to inputs and weights, not to p. Layers without a Concrete counterpart (AlphaDropout) become active
+    as well, but draw from torch's default generator.
 
     >>> model = nn.Sequential(nn.Linear(2, 8), nn.Dropout(0.5), nn.Linear(8, 1)).eval()
     >>> x = torch.ones(4, 2)
@@ -89,8 +91,10 @@ class MaskSampler:
         self._first_row = 0
         self._input_rows = 0  # of one sample
         self._block_rows = 1
-        self._calls: dict[int, int] = {}
+        self._calls: Counter[int] = Counter()
+        self._calls_outside: Counter[int] = Counter()
         self._inside = False
+        self._batched = False  # whether the model's input has more than one dimension
         self._kept: dict[tuple[Any, ...], Tensor] = {}
         self.largest_input = 0  # elements of one sample at the widest dropout so far
 
@@ -100,7 +104,7 @@ class MaskSampler:
         self._samples = range(self._samples.stop, self._samples.stop + len(self._samples))
 
     def pin(self, samples: range, x: Tensor, first_row: int = 0) -> None:
-        """Fix the samples of the coming passes, and the rows of the whole input that ``x`` holds.
+        """Fix the samples of the coming passes, and the rows of the whole input that ``x`` holds for each of them.
 
         For drivers that cut a prediction into chunks; passes no longer go on to the next sample by themselves.
         """
@@ -112,65 +116,73 @@ class MaskSampler:
     @contextmanager
     def attached(self, model: nn.Module) -> Iterator[None]:
         """Take over the active dropouts of ``model``, and watch where its passes begin."""
+        compiled = any(hasattr(module, "_orig_mod") for module in model.modules())
+        drop = torch.compiler.disable(self._drop) if compiled else self._drop
         with ExitStack() as stack:
             stack.callback(model.register_forward_pre_hook(self._begin, with_kwargs=True).remove)
             stack.callback(model.register_forward_hook(self._end, always_call=True).remove)
             for index, layer in enumerate(active_dropouts(model).values()):
                 layer.training = True
                 if plain_class(layer) is not None:  # others (AlphaDropout) draw from torch's default generator
-                    layer.forward = partial(self._drop, index, layer)
-                    stack.callback(layer.__dict__.pop, "forward")
+                    override_forward(stack, layer, partial(drop, index, layer))
             yield
 
     def _begin(self, model: nn.Module, args: Any, kwargs: Any) -> None:
         self._inside = True
         self._calls.clear()
-        if self._pinned:
+        x = next((leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, Tensor) and leaf.dim() > 0), None)
+        if x is None:
             return
-        x = next(
-            (leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, Tensor) and leaf.dim() > 0),
-            None,
-        )
-        if x is not None:
-            self._block_rows, self._input_rows = block_rows(x), x.shape[0] // len(self._samples)
+        self._batched = x.dim() > 1
+        if not self._pinned:
+            self._input_rows, self._block_rows = x.shape[0] // len(self._samples), block_rows(x)
 
     def _end(self, model: nn.Module, args: Any, out: Any) -> None:
         self._inside = False
-        if not self._frozen and not self._pinned:
+        drew = bool(self._calls)  # not so if another sampler was at work inside of this one's context
+        self._calls.clear()
+        if drew and not self._frozen and not self._pinned:
             self.resample()
 
-    def _drop(self, index: int, layer: _DropoutNd, input: Tensor, shared: bool = False) -> Tensor:
-        """Mask an input (S * rows, ...), S being the number of samples in the pass.
+    def _call_number(self, index: int) -> int:
+        """Which call of a layer within the pass this is.
 
-        A ``shared`` input (rows, ...) was computed once for all samples; the result has S * rows all the same.
+        Outside of a pass (somebody calls a part of the model), a frozen layer is in its first call, and others are
+        in one that no pass has.
         """
+        if not self._inside and self._frozen:
+            return 0
+        counter = self._calls if self._inside else self._calls_outside
+        counter[index] += 1
+        return counter[index] - 1 if self._inside else -counter[index]
+
+    def _drop(self, index: int, layer: _DropoutNd, input: Tensor) -> Tensor:
+        """Mask an input (S * rows, ...), S being the number of samples in the pass."""
         num_samples = len(self._samples)
-        if input.dim() < 2:  # features of a single row, or, where samples are batched, one value per row
-            matrix = input.reshape((1, -1) if num_samples == 1 else (-1, 1))
-            flat = self._drop(index, layer, matrix, shared).flatten()
-            return flat if input.dim() else flat[0]
+        if input.dim() < 2:  # one value per row, or the features of a single row
+            per_row = self._batched and input.shape == (num_samples * self._input_rows,)
+            matrix = input.reshape((-1, 1) if per_row else (1, -1))
+            return self._drop(index, layer, matrix).reshape(input.shape)
         if is_unbatched(layer, input):
-            return self._drop(index, layer, input.unsqueeze(0), shared).squeeze(0)
-        call = self._calls.get(index, 0)
-        if self._inside or not self._frozen:
-            self._calls[index] = call + 1
-        if not shared and input.shape[0] % num_samples:
+            return self._drop(index, layer, input.unsqueeze(0)).squeeze(0)
+        if input.shape[0] % num_samples:
             raise ValueError(f"a batch of {input.shape[0]} rows cannot be divided into draws={num_samples} equal parts")
-        x = input.unsqueeze(0) if shared else input.unflatten(0, (num_samples, -1))  # (S or 1, rows, ...)
+        x = input.unflatten(0, (num_samples, -1))  # (S, rows, ...)
         self.largest_input = max(self.largest_input, x[0].numel())
-        return (x * self._mask(index, call, layer, x[0])).flatten(0, 1)
+        return (x * self._mask(index, self._call_number(index), layer, x[0])).flatten(0, 1)
 
     def _mask(self, index: int, call: int, layer: _DropoutNd, x: Tensor) -> Tensor:
         if not self._frozen:
             return self._streams.draw(layer, x, (index, call), self._samples, self._blocks(x.shape[0]))
         key = (index, call, x.shape[1:], x.dtype, x.device)
         if key not in self._kept:
-            self._kept[key] = self._streams.draw(layer, x, (index, call), self._samples, [Block(0, 0, 1)])
+            with torch.inference_mode(False):  # a kept mask may be used for gradients later
+                self._kept[key] = self._streams.draw(layer, x, (index, call), self._samples, [Block(0, 0, 1, 1)])
         return self._kept[key]
 
     def _blocks(self, rows: int) -> list[Block]:
         """Streams for the rows of a layer's input: as many as the model's, or a multiple (batch * windows, ...)."""
         if self._input_rows == 0 or rows % self._input_rows:
-            return [Block(self._first_row, 0, rows)]
+            return [Block(self._first_row, 0, rows, rows)]
         factor = rows // self._input_rows
         return cut_rows(self._first_row * factor, rows, self._block_rows * factor)

@@ -39,24 +39,25 @@ def stream_seed(*key: int) -> int:
 
 @dataclass(frozen=True)
 class Block:
-    """A stretch of rows that share a stream: all ``rows`` of them behind the first ``skip``."""
+    """A stretch of rows that share a stream: ``rows`` of them behind the first ``skip``, of ``length`` in all."""
 
     index: int
     skip: int
     rows: int
+    length: int
 
 
 def cut_rows(first: int, rows: int, per_block: int) -> list[Block]:
     """Rows first, ..., first + rows - 1 as stretches of blocks of ``per_block`` rows.
 
     >>> cut_rows(3, 4, per_block=5)
-    [Block(index=0, skip=3, rows=2), Block(index=1, skip=0, rows=2)]
+    [Block(index=0, skip=3, rows=2, length=5), Block(index=1, skip=0, rows=2, length=5)]
     """
     blocks, end = [], first + rows
     while first < end:
         index, skip = divmod(first, per_block)
         taken = min(per_block - skip, end - first)
-        blocks.append(Block(index, skip, taken))
+        blocks.append(Block(index, skip, taken, per_block))
         first += taken
     return blocks
 
@@ -104,7 +105,7 @@ class MaskStreams:
             start = 0
             for block in blocks:
                 generator = self._generator(x.device).manual_seed(stream_seed(self.seed, sample, *key, block.index))
-                _fill(noise[position, start : start + block.rows * width], block.skip * width, generator)
+                _fill(noise[position, start : start + block.rows * width], block, width, generator)
                 start += block.rows * width
         return self._to_mask(layer, noise).to(x.dtype).view(len(samples), rows, *trailing)
 
@@ -113,13 +114,14 @@ class MaskStreams:
         if isinstance(layer, _ConcreteDropoutNd) and self.mask == "concrete":
             logit, t = bounded(layer.p_logit.detach().double().item()), layer.temperature
             if noise.dtype is torch.int32:
-                z = soft_drop_(torch.empty(noise.shape), noise, torch.empty(noise.shape), logit, t)
+                z, scratch = torch.empty(2, *noise.shape, dtype=torch.float32)
+                soft_drop_(z, noise, scratch, logit, t)
             else:
                 z = noise.logit_(eps=open_interval_margin(noise.dtype)).add_(logit).div_(t).sigmoid_()
             return z.neg_().add_(1).mul_(1 + math.exp(logit))
         p = layer.p
         kept = noise <= ((0.5 - p) * 2**32 if noise.dtype is torch.int32 else 1 - p)  # u = 1/2 + bits / 2^32
-        return kept.to(compute_dtype(kept.dtype)).mul_(1 / (1 - p) if p < 1 else 0.0)
+        return kept.to(compute_dtype(noise.dtype)).mul_(1 / (1 - p) if p < 1 else 0.0)
 
     def _generator(self, device: torch.device) -> torch.Generator:
         if device not in self._generators:
@@ -127,10 +129,10 @@ class MaskStreams:
         return self._generators[device]
 
 
-def _fill(out: Tensor, skip: int, generator: torch.Generator) -> None:
-    """Random bits (int32) or uniforms behind the first ``skip`` values of a stream, into a flat tensor."""
-    size = skip + out.numel()
-    if out.dtype is torch.int32:
-        out.copy_(random_bits_(torch.empty((size + 1) // 2, dtype=torch.int64), generator)[skip:size])
+def _fill(out: Tensor, block: Block, width: int, generator: torch.Generator) -> None:
+    """Random bits (int32) or uniforms of the rows of a block, into a flat tensor."""
+    start, stop = block.skip * width, (block.skip + block.rows) * width
+    if out.dtype is torch.int32:  # a serial stream: what comes later need not be drawn
+        out.copy_(random_bits_(torch.empty((stop + 1) // 2, dtype=torch.int64), generator)[start:stop])
     else:
-        out.copy_(out.new_empty(size).uniform_(generator=generator)[skip:])
+        out.copy_(out.new_empty(block.length * width).uniform_(generator=generator)[start:stop])

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.dropout import _DropoutNd
 
-from concrete_dropout.dropout.flow import Flow, Site, trace
+from concrete_dropout.dropout.flow import Flow, trace
 from concrete_dropout.dropout.kinds import CONCRETE_OF_PLAIN, KINDS, Kind, kind_of, plain_class
 from concrete_dropout.dropout.layers import InitP, _ConcreteDropoutNd, check_init_p, check_temperature
 from concrete_dropout.dropout.noise import compute_dtype
@@ -42,6 +42,7 @@ from concrete_dropout.dropout.record import (
     renew_record,
     weight_of,
 )
+from concrete_dropout.dropout.sites import Site
 
 Model = TypeVar("Model", bound=nn.Module)
 DEFAULT_P = 0.1
