@@ -9,15 +9,20 @@ expressions, for float32 tensors outside of transforms (compile, vmap).
 from __future__ import annotations
 
 import math
+import threading
 from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from concrete_dropout.dropout.noise import bounded, random_bits_, soft_drop_
+from concrete_dropout.dropout.noise import ONE, ZERO, bounded, grid_bits_, random_bits_, soft_drop_
 
 PLAIN = (Tensor, torch.nn.Parameter)
-BLOCK = 1 << 17  # elements: half a megabyte of float32, a few of which fit a core's L2 cache
+BLOCK = 1 << 15
+COLUMNS = 256
+ROWS = BLOCK // COLUMNS
+MANY_SIZES = 64
 
 
 def fit(x: Tensor, p_logit: Tensor, mask_shape: Sequence[int]) -> bool:
@@ -64,19 +69,13 @@ def _elementwise_forward(
 ) -> tuple[Tensor, Tensor]:
     x = _dense(x)
     y, z = torch.empty_like(x), torch.empty_like(x, dtype=torch.float16)
-    size, scale = min(BLOCK, x.numel()), 1 + math.exp(logit)
-    all_bits, buffer, scratch = (
-        torch.empty((size + 1) // 2, dtype=torch.int64),
-        torch.empty(size),
-        torch.empty(size),
-    )
+    scale = 1 + math.exp(logit)
     for x_block, y_block, z_block in _blocks(x, y, z):
-        rest = x_block.numel()
-        if rest < size:
-            all_bits, buffer, scratch, size = all_bits[: (rest + 1) // 2], buffer[:rest], scratch[:rest], rest
-        exact = soft_drop_(buffer, random_bits_(all_bits, generator)[:size], scratch, logit, temperature)
+        room = _workspace.sized(x_block.numel())
+        grid_bits_(room.grid, room.seeds, generator)
+        exact = soft_drop_(room.first, room.bits, room.second, logit, temperature)
         rounded = exact.copy_(z_block.copy_(exact))
-        torch.addcmul(x_block, x_block, rounded, value=-1, out=y_block).mul_(scale)
+        torch.addcmul(ZERO, torch.sub(ONE, rounded, out=rounded), x_block, value=scale, out=y_block)
     return y, z
 
 
@@ -86,17 +85,15 @@ def _elementwise_backward(
     grad, x = _like_layout(grad, z), _like_layout(x, z)
     grad_x = torch.empty_like(x)
     scale, p = 1 + math.exp(logit), 1 / (1 + math.exp(-logit))
-    size, total = min(BLOCK, x.numel()), 0.0
-    z_buffer, product = torch.empty(size), torch.empty(size)
+    total = 0.0
     for grad_block, x_block, z_block, grad_x_block in _blocks(grad, x, z, grad_x):
-        if z_block.numel() < size:
-            size = z_block.numel()
-            z_buffer, product = z_buffer[:size], product[:size]
-        z_buffer.copy_(z_block)
-        torch.addcmul(grad_block, grad_block, z_buffer, value=-1, out=grad_x_block).mul_(scale)
+        room = _workspace.sized(z_block.numel())
+        z_exact = room.first.copy_(z_block)
+        kept = torch.sub(ONE, z_exact, out=room.second)
+        torch.addcmul(ZERO, kept, grad_block, value=scale, out=grad_x_block)
         if needs_logit:
-            torch.mul(grad_x_block, x_block, out=product)
-            total += p * product.sum().item() - torch.dot(product, z_buffer).item() / temperature
+            product = torch.mul(grad_x_block, x_block, out=room.second)
+            total += p * product.sum().item() - torch.dot(product, z_exact).item() / temperature
     return grad_x, total
 
 
@@ -159,7 +156,51 @@ def _blocks(*tensors: Tensor) -> Iterator[tuple[Tensor, ...]]:
     size = tensors[0].numel()
     flat = [tensor.as_strided((size,), (1,)) for tensor in tensors]
     if size <= BLOCK:
-        yield tuple(flat)
-        return
-    for start in range(0, size, BLOCK):
-        yield tuple(tensor[start : start + BLOCK] for tensor in flat)
+        return iter([tuple(flat)])
+    return zip(*(tensor.split(BLOCK) for tensor in flat), strict=True)
+
+
+class _Room(NamedTuple):
+    """Buffers for a block of n elements."""
+
+    seeds: Tensor  # int64: a word for every row and column of the grid
+    grid: Tensor  # int32, (rows, COLUMNS)
+    bits: Tensor  # the first n of the grid
+    first: Tensor  # float32, (n,)
+    second: Tensor
+
+
+class _Workspace(threading.local):
+    """Buffers that the calls of one thread share: memory that was used a moment ago is in the cache."""
+
+    def __init__(self) -> None:
+        self._rooms: dict[int, _Room] = {}
+
+    def sized(self, size: int) -> _Room:
+        """The buffers, cut to ``size`` elements."""
+        room = self._rooms.get(size)
+        if room is None:
+            room = self._rooms[size] = self._cut(size)
+        return room
+
+    def _cut(self, size: int) -> _Room:
+        if len(self._rooms) > MANY_SIZES:
+            self._rooms.clear()
+        rows = -(-size // COLUMNS)
+        if not self._rooms:
+            with torch.inference_mode(False):  # a tensor made in inference mode could not be written to outside of it
+                self._seeds = torch.empty((ROWS + COLUMNS) // 2, dtype=torch.int64, device="cpu")
+                self._bits = torch.empty(BLOCK, dtype=torch.int32, device="cpu")
+                self._first = torch.empty(BLOCK, dtype=torch.float32, device="cpu")
+                self._second = torch.empty(BLOCK, dtype=torch.float32, device="cpu")
+        with torch.inference_mode(False):
+            return _Room(
+                self._seeds[: (rows + COLUMNS + 1) // 2],
+                self._bits[: rows * COLUMNS].view(rows, COLUMNS),
+                self._bits[:size],
+                self._first[:size],
+                self._second[:size],
+            )
+
+
+_workspace = _Workspace()

@@ -13,8 +13,11 @@ import torch
 from torch import Tensor
 
 FULL_RANGE_START = -(2**63)
-HALF_RANGE = 2.0**31
-LARGEST_BITS = HALF_RANGE - 128  # the float32 just below: u stays off 0 and 1
+
+# Tensors, because an operation takes those more quickly than Python's numbers.
+ZERO = torch.zeros((), dtype=torch.float32, device="cpu")
+ONE = torch.ones((), dtype=torch.float32, device="cpu")
+HALF_RANGE = torch.full((), 2.0**31 + 256, dtype=torch.float32, device="cpu")  # above 2^31 by a step: 0 < u < 1
 
 
 def compute_dtype(dtype: torch.dtype) -> torch.dtype:
@@ -55,6 +58,28 @@ def random_bits_(buffer: Tensor, generator: torch.Generator | None = None) -> Te
     return buffer.random_(FULL_RANGE_START, None, generator=generator).view(torch.int32)
 
 
+def grid_bits_(grid: Tensor, seeds: Tensor, generator: torch.Generator | None = None) -> Tensor:
+    """Fill an int32 ``grid`` of (rows, columns) with random bits, from one draw per row and one per column.
+
+    torch's Mersenne Twister fills a CPU tensor serially, one word after the other, which would take longer than all
+    the rest of a mask. Here every entry is f(row word + column word) modulo 2^32, where f is a permutation. Whatever f
+    is, each entry is uniform, and any three entries are exactly independent of one another (a sum of words repeats
+    itself only around the four corners of a rectangle). f has to break up the rectangles: x + 2 x^2, the
+    permutation of the RC6 cipher, makes the high bits of its result depend on all bits of x. It is applied twice. The low
+    bits stay poor, but those lie beyond what float32 resolves of u.
+
+    Args:
+        grid: is overwritten.
+        seeds: int64 scratch for (rows + columns) / 2 values.
+        generator: source of the words.
+    """
+    rows = grid.shape[0]
+    words = random_bits_(seeds, generator)
+    torch.add(words[:rows].unsqueeze(1), words[rows : rows + grid.shape[1]], out=grid)
+    torch.addcmul(grid, grid, grid, value=2, out=grid)
+    return torch.addcmul(grid, grid, grid, value=2, out=grid)
+
+
 def soft_drop_(z: Tensor, bits: Tensor, scratch: Tensor, logit: float, temperature: float) -> Tensor:
     """Z = sigmoid((logit + logit u) / t) for the u that int32 ``bits`` stand for, in place.
 
@@ -63,18 +88,22 @@ def soft_drop_(z: Tensor, bits: Tensor, scratch: Tensor, logit: float, temperatu
 
     Args:
         z: float32, is overwritten.
-        bits: int32 values r, u = 1/2 + r / 2^32 kept inside of (0, 1); the shape of ``z``.
+        bits: int32 values r, standing for u = 1/2 + r / 2^32 with a margin at 0 and 1; the shape of ``z``.
         scratch: float32, the shape of ``z``.
         logit: of the drop probability, between -80 and 80.
         temperature: t.
     """
-    z.copy_(bits).clamp_(-LARGEST_BITS, LARGEST_BITS)
-    factor = math.exp(-logit)
-    odds = torch.sub(torch.tensor(factor * HALF_RANGE), z, alpha=factor, out=scratch).div_(z.add_(HALF_RANGE))
+    z.copy_(bits)
+    above = torch.sub(HALF_RANGE, z, out=scratch)  # 1 - u and u, times 2^32
+    odds = torch.addcdiv(ZERO, above, z.add_(HALF_RANGE), value=math.exp(-logit), out=scratch)
     inverse = 1 / temperature
-    if inverse == round(inverse) and inverse <= 64:
-        return integer_power(odds, round(inverse), out=z).add_(1).reciprocal_()
-    return torch.log(odds, out=z).mul_(-inverse).sigmoid_()
+    if inverse != round(inverse) or inverse > 64:
+        return torch.log(odds, out=z).mul_(-inverse).sigmoid_()
+    exponent = round(inverse)
+    if exponent % 2 == 0:  # the last square and the sum in one step
+        root = integer_power(odds, exponent // 2, out=z)
+        return torch.addcmul(ONE, root, root, out=z).reciprocal_()
+    return integer_power(odds, exponent, out=z).add_(ONE).reciprocal_()
 
 
 def bounded(logit: float) -> float:

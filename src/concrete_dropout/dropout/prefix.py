@@ -24,6 +24,7 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_flatten, tree_leaves, tree_unflatten
 
+from concrete_dropout.dropout.known import KnownTensors, version_of
 from concrete_dropout.dropout.modes import override_forward
 from concrete_dropout.dropout.sampling import active_dropouts
 
@@ -38,15 +39,6 @@ class DeviationError(BaseException):
     """A pass that cannot be trusted: to be run again without the cache. Models shall not catch it."""
 
 
-@dataclass
-class _Known:
-    """A tensor that is the same in every pass, with the changes it went through in the first one."""
-
-    tensor: Tensor
-    final: int  # number of changes after the prefix
-    from_input: bool  # and not from parameters alone
-
-
 @dataclass(frozen=True)
 class _Note:
     """The result of a computation: tensors with their version at that time, and arguments that it changed."""
@@ -56,6 +48,11 @@ class _Note:
     structure: Any
     changed: list[tuple[Tensor, int]]
     alive: list[Any]  # whatever the key names by its address
+
+    def states(self) -> list[tuple[Tensor, int]]:
+        """Tensors and versions that hold after the computation."""
+        tensors = (leaf for leaf in self.leaves if isinstance(leaf, Tensor))
+        return [*zip(tensors, self.versions, strict=True), *self.changed]
 
 
 class PrefixCache(TorchFunctionMode):
@@ -72,35 +69,23 @@ class PrefixCache(TorchFunctionMode):
         super().__init__()
         self._model = model
         self._inputs = inputs
-        self._rows = inputs[0].shape[0]
-        self._known: dict[int, _Known] = {}
+        self._tensors = KnownTensors([*model.parameters(), *model.buffers()], list(inputs))
         self._notes: dict[Any, _Note] = {}
         self._used: set[Any] = set()
         self._modules_noted: set[nn.Module] = set()
         self._calls: Counter[Any] = Counter()
-        self._versions: dict[int, int] = {}  # id of a known tensor -> the version that the model has come to
-        self._copies = 1
-        self._tiles: dict[int, Tensor] = {}  # id of a known tensor -> its rows repeated
-        self._tiled: dict[int, _Known] = {}  # id of a tile -> the known tensor
         self._suspended = False  # whether torch functions go through unseen
         self.broken = False
-        for tensor in (*model.parameters(), *model.buffers()):
-            self._learn(tensor, from_input=False)
-        for tensor in inputs:
-            self._learn(tensor, from_input=True)
 
     def tiled_inputs(self, copies: int) -> tuple[Tensor, ...]:
         """The inputs with their rows repeated, for the next pass; call it before every pass."""
-        if self._used and self._copies == 1:  # what the last pass did not use is not worth its memory
+        if self._used and self._tensors.copies == 1:  # what the last pass did not use is not worth its memory
             self._notes = {key: note for key, note in self._notes.items() if key in self._used}
-        if copies != self._copies:
-            self._copies = copies
-            self._tiles.clear()
-            self._tiled.clear()
+            self._tensors.forget_all_but([tensor for note in self._notes.values() for tensor, _ in note.states()])
         self._used.clear()
         self._calls.clear()
-        self._versions.clear()
-        return tuple(self._tile(self._known[id(tensor)]) for tensor in self._inputs)
+        self._tensors.begin_pass(copies)
+        return tuple(self._tensors.hand_out(tensor, version_of(tensor)) for tensor in self._inputs)
 
     def suspend(self) -> None:
         """From now on, compute everything."""
@@ -124,7 +109,7 @@ class PrefixCache(TorchFunctionMode):
             yield
 
     def _sequential(self, module: nn.Module, run: list[nn.Module], input: Any) -> Any:
-        value = self._compute(run[0], partial(_chain, run), input)
+        value = self._compute(module, partial(_chain, run), input)
         rest = list(module._modules.values())[len(run) :]
         return _chain([child for child in rest if child is not None], value)
 
@@ -151,7 +136,8 @@ class PrefixCache(TorchFunctionMode):
             self._suspended = self.broken
 
     def _look_up(self, what: Any, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
-        if self._copies > 1 and getattr(what, "__name__", "") in VALUE_READS and self._recognised(args[0]) is None:
+        several = self._tensors.copies > 1
+        if several and getattr(what, "__name__", "") in VALUE_READS and self._tensors.recognise(args[0]) is None:
             raise DeviationError  # control flow by the values of several samples at once
         key = self._key(what, args, kwargs)
         if key is not None:
@@ -162,44 +148,44 @@ class PrefixCache(TorchFunctionMode):
             if note is not None and out is not None:
                 self._used.add(key)
                 return tree_unflatten(out, note.structure)
-            if self._copies == 1:
+            if not several:
                 return self._noted(key, function, args, kwargs)
-        if self._copies > 1 and what in self._modules_noted:
+        if several and what in self._modules_noted:
             raise DeviationError  # several samples in one pass do not pay if a part of the prefix is computed again
         return self._really(function, args, kwargs)
 
     def _really(self, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
         """Compute, unless an argument has changes already that the model has not come to in this pass."""
-        for leaf in tree_leaves((args, kwargs)):
-            known = self._known.get(id(leaf))
-            if known is not None and self._versions.get(id(leaf), known.final) != _version(leaf) == known.final:
-                raise DeviationError
+        if any(isinstance(leaf, Tensor) and self._tensors.is_ahead(leaf) for leaf in tree_leaves((args, kwargs))):
+            raise DeviationError
         if args and _changes_in_place(function):
             self._preserve(args[0])
         return function(*args, **kwargs)
 
     def _preserve(self, tensor: Tensor) -> None:
         """Before something stochastic changes a known tensor in place, put a copy of it into its note."""
-        known = self._known.get(id(tensor))
-        if known is None or not known.from_input or self._copies > 1 or _version(tensor) != known.final:
+        known = self._tensors.get(tensor)
+        if known is None or not known.from_input or self._tensors.copies > 1:
             return
         notes = [note for note in self._notes.values() if any(leaf is tensor for leaf in note.leaves)]
         if len(notes) == 1 and not notes[0].changed and all(version == 0 for version in notes[0].versions):
             copy = tensor.clone()
             notes[0].leaves[:] = [copy if leaf is tensor else leaf for leaf in notes[0].leaves]
-            self._known[id(copy)] = _Known(copy, 0, from_input=True)
+            self._tensors.learn(copy, from_input=True)
 
     def _noted(self, key: Any, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
         """Compute, and note the result if it can be relied on."""
         inputs = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, Tensor)]
-        before = [_version(tensor) for tensor in inputs]
-        from_input = any(self._known[id(tensor)].from_input for tensor in inputs)
+        before = [version_of(tensor) for tensor in inputs]
+        from_input = any(known.from_input for tensor in inputs if (known := self._tensors.get(tensor)) is not None)
         random_state = torch.get_rng_state()
         out = self._really(function, args, kwargs)
         leaves, structure = tree_flatten(out)
         tensors = [leaf for leaf in leaves if isinstance(leaf, Tensor)]
         changed = [
-            (tensor, _version(tensor)) for tensor, old in zip(inputs, before, strict=True) if _version(tensor) != old
+            (tensor, version_of(tensor))
+            for tensor, old in zip(inputs, before, strict=True)
+            if version_of(tensor) != old
         ]
         reliable = (
             (tensors or changed)
@@ -209,8 +195,8 @@ class PrefixCache(TorchFunctionMode):
         )
         if reliable:
             for tensor in (*tensors, *(tensor for tensor, _ in changed)):
-                self._learn(tensor, from_input)
-            versions = [_version(tensor) for tensor in tensors]
+                self._tensors.learn(tensor, from_input)
+            versions = [version_of(tensor) for tensor in tensors]
             self._notes[key] = _Note(leaves, versions, structure, changed, [args, kwargs, *_plain_tensors(key[0][0])])
             self._used.add(key)
             if isinstance(key[0][0], nn.Module):
@@ -219,38 +205,11 @@ class PrefixCache(TorchFunctionMode):
 
     def _handed_out(self, note: _Note) -> list[Any] | None:
         """The noted result for this pass; None if it was changed since, or cannot be repeated for several samples."""
-        tensors = [leaf for leaf in note.leaves if isinstance(leaf, Tensor)]
-        states = [*zip(tensors, note.versions, strict=True), *note.changed]
-        if not all(self._is_valid(tensor, version) for tensor, version in states):
+        if not all(self._tensors.can_hand_out(tensor, version) for tensor, version in note.states()):
             return None
-        self._versions.update({id(tensor): version for tensor, version in states})
-        return [self._tile(self._known[id(leaf)]) if isinstance(leaf, Tensor) else leaf for leaf in note.leaves]
-
-    # -- what is known ------------------------------------------------------------------------------------------
-
-    def _learn(self, tensor: Tensor, from_input: bool) -> None:
-        known = self._known.get(id(tensor))
-        if known is None:
-            self._known[id(tensor)] = _Known(tensor, _version(tensor), from_input)
-        else:
-            known.final = _version(tensor)
-        self._versions[id(tensor)] = _version(tensor)
-
-    def _is_valid(self, tensor: Tensor, version: int) -> bool:
-        """Whether a known tensor can be handed out as it was at ``version``."""
-        known = self._known[id(tensor)]
-        if _version(tensor) != known.final:
-            return False
-        return self._copies == 1 or (version == known.final and self._can_tile(known))
-
-    def _recognised(self, tensor: Tensor) -> _Known | None:
-        """The known tensor that this one is, or is a tile of."""
-        known = self._tiled.get(id(tensor)) or self._known.get(id(tensor))
-        if known is None or _version(known.tensor) != known.final:
-            return None
-        if known.tensor is tensor:
-            return known if self._copies == 1 or not known.from_input else None
-        return known if _version(tensor) == 0 else None
+        tensors = [self._tensors.hand_out(tensor, version) for tensor, version in note.states()]
+        handed = iter(tensors)
+        return [next(handed) if isinstance(leaf, Tensor) else leaf for leaf in note.leaves]
 
     def _key(self, what: Any, args: Any, kwargs: Any) -> Any:
         """What the computation is, by the identity of its tensors; None if it is not the same in every pass."""
@@ -259,10 +218,10 @@ class PrefixCache(TorchFunctionMode):
         seen_tensor = False
         for leaf in leaves:
             if isinstance(leaf, Tensor):
-                known = self._recognised(leaf)
+                known = self._tensors.recognise(leaf)
                 if known is None:
                     return None
-                parts.append(("tensor", id(known.tensor), self._versions.get(id(known.tensor), known.final)))
+                parts.append(("tensor", id(known.tensor), self._tensors.reached(known)))
                 seen_tensor = True
             elif _is_plain(leaf):
                 parts.append((type(leaf), str(leaf)))
@@ -270,30 +229,8 @@ class PrefixCache(TorchFunctionMode):
                 return None
         if not seen_tensor and getattr(what, "__name__", "") not in FACTORIES:
             return None
-        state = tuple((id(tensor), _version(tensor)) for tensor in _plain_tensors(what))
+        state = tuple((id(tensor), version_of(tensor)) for tensor in _plain_tensors(what))
         return what, str(structure), tuple(parts), state
-
-    # -- several samples in one pass ----------------------------------------------------------------------------
-
-    def _can_tile(self, known: _Known) -> bool:
-        """Whether the first dimension, and no other one, holds the rows of the input."""
-        if self._copies == 1 or not known.from_input:
-            return True
-        return (
-            known.tensor.dim() > 0
-            and [size == self._rows for size in known.tensor.shape].count(True) == 1
-            and (known.tensor.shape[0] == self._rows)
-        )
-
-    def _tile(self, known: _Known) -> Tensor:
-        if self._copies == 1 or not known.from_input:
-            return known.tensor
-        address = id(known.tensor)
-        if address not in self._tiles or _version(self._tiles[address]) != 0:
-            tile = known.tensor.repeat(self._copies, *(1 for _ in known.tensor.shape[1:]))
-            self._tiles[address] = tile
-            self._tiled[id(tile)] = known
-        return self._tiles[address]
 
 
 def _chain(modules: list[nn.Module], value: Any) -> Any:
@@ -341,7 +278,3 @@ def _plain_tensors(what: Any) -> list[Tensor]:
 
 def _is_plain(value: Any) -> bool:
     return value is None or value is Ellipsis or isinstance(value, PLAIN_VALUES)
-
-
-def _version(tensor: Tensor) -> int:
-    return 0 if tensor.is_inference() else tensor._version

@@ -270,7 +270,7 @@ def _find_sites(
 
 def _plain(module: _DropoutNd) -> type[_DropoutNd]:
     plain = plain_class(module)
-    assert plain is not None, "only layers with a plain class are chosen"
+    assert plain is not None
     return plain
 
 
@@ -290,8 +290,7 @@ def _replace(model: nn.Module, old: nn.Module, new: nn.Module) -> None:
 
 
 def _nothing_to_swap(model: nn.Module, kind: Kind, skipped: Mapping[str, str], flow: Flow | None) -> str:
-    found = group_by_reason(skipped.items())
-    found += [str(call) for call in flow.functional] if flow else []
+    found = group_by_reason(skipped.items()) + ([str(call) for call in flow.functional] if flow else [])
     looked = "" if flow else " (functional calls are noticed only with an example_input)"
     layers = list(placeable(model))
     remedy = f"place={layers[-1]!r} puts one in front of that layer, place='*' in front of all" if layers else ""
