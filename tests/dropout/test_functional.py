@@ -16,6 +16,7 @@ from concrete_dropout.dropout.functional import (
     weight_term,
 )
 from concrete_dropout.dropout.noise import (
+    BitGrid,
     integer_power,
     logistic_noise,
     open_interval_margin,
@@ -76,7 +77,10 @@ def test_float32_values_and_gradients_are_those_of_the_expression_on_the_same_bi
     x = torch.randn(5, 4, requires_grad=True)
     p_logit = torch.tensor(-1.0, requires_grad=True)
     size = math.prod(mask_shape)
-    bits = random_bits_(torch.empty((size + 1) // 2, dtype=torch.int64), generator())[:size]
+    if mask_shape == x.shape:
+        bits = BitGrid(size).draw_(generator())
+    else:
+        bits = random_bits_(torch.empty((size + 1) // 2, dtype=torch.int64), generator())[:size]
     u = (bits.to(F64) * 2.0**-32 + 0.5).view(mask_shape)
     x64, logit64 = (tensor.detach().to(F64).requires_grad_() for tensor in (x, p_logit))
 

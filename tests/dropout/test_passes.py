@@ -7,32 +7,12 @@ from typing import Any
 
 import pytest
 import torch
+from tests.memory import PeakMemory, peak_bytes
 from torch import Tensor, nn
-from torch.multiprocessing.reductions import StorageWeakRef
-from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from concrete_dropout import ConcreteDropout, ConcreteDropout2d, mc_sampling
 from concrete_dropout.dropout.passes import deterministic_pass, stochastic_passes
-
-
-class PeakMemory(TorchDispatchMode):
-    """Largest number of bytes in living tensors made inside of the context."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.peak = 0
-        self._alive: dict[int, tuple[StorageWeakRef, int]] = {}
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        out = func(*args, **(kwargs or {}))
-        self._alive = {key: entry for key, entry in self._alive.items() if not entry[0].expired()}
-        for leaf in tree_leaves(out):
-            if isinstance(leaf, Tensor):
-                storage = leaf.untyped_storage()
-                self._alive[storage._cdata] = (StorageWeakRef(storage), storage.nbytes())
-        self.peak = max(self.peak, sum(size for _, size in self._alive.values()))
-        return out
 
 
 def mlp(width: int = 16) -> nn.Sequential:
@@ -163,8 +143,8 @@ def test_large_activations_are_not_batched() -> None:
     sizes: list[int] = []
     model = mlp(width=512)
     model[3].register_forward_pre_hook(lambda module, args: sizes.append(args[0].shape[0]))
-    collect(model, (torch.randn(200, 4),), 5)
-    assert set(sizes) == {200}
+    collect(model, (torch.randn(300, 4),), 5)
+    assert set(sizes) == {300}
 
 
 def test_a_model_without_dropout_makes_one_pass() -> None:
@@ -232,10 +212,7 @@ def test_custom_dropouts_without_streams_still_vary() -> None:
 
 
 def _peak(model: nn.Module, x: Tensor, samples: int, **arguments: Any) -> int:
-    with PeakMemory() as memory:
-        for _ in stochastic_passes(model, (x,), samples, seed=0, **arguments):
-            pass
-    return memory.peak
+    return peak_bytes(lambda: list(map(len, stochastic_passes(model, (x,), samples, seed=0, **arguments))))
 
 
 def test_the_instrument_measures_peaks() -> None:
@@ -249,8 +226,8 @@ def test_the_instrument_measures_peaks() -> None:
 
 def test_memory_does_not_grow_with_samples() -> None:
     model, x = mlp(64), torch.randn(50, 4)
-    # A window of 20 samples at 50 x 64 entries: both runs are made of whole windows behind the first pass.
-    assert _peak(model, x, 201) <= _peak(model, x, 41) * 1.01
+    # A window of 81 samples at 50 x 64 entries: both runs have whole windows behind the first pass.
+    assert _peak(model, x, 325) <= _peak(model, x, 163) * 1.01
 
 
 def test_memory_budget_divides_large_inputs() -> None:
@@ -269,9 +246,10 @@ def test_memory_budget_divides_large_inputs() -> None:
     row = (8 + 8 + 8 + 1) * side**2 * 4  # bytes of activations
     budget = 3 * row + 1
     peak = _peak(model, x, 1, memory_budget=budget)
-    assert model.seen[0] == 1  # a pass over one row measures
-    assert max(model.seen[1:]) == 3
-    assert sum(model.seen[1:]) == x.shape[0]
+    seen = model.seen[: len(model.seen) // 2]  # it was done twice
+    assert seen[0] == 1  # a pass over one row measures
+    assert max(seen[1:]) == 3
+    assert sum(seen[1:]) == x.shape[0]
     assert peak <= 1.1 * budget
 
 

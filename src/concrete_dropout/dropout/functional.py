@@ -50,8 +50,9 @@ def concrete_dropout(
     True
     """
     shape = x.shape if mask_shape is None else mask_shape
-    function = _KernelConcreteDropout if kernels.fit(x, p_logit, shape) else _PlainConcreteDropout
-    y, _ = function.apply(x, p_logit, temperature, shape, generator)
+    if kernels.fit(x, p_logit, shape):
+        return _KernelConcreteDropout.apply(x, p_logit, temperature, shape, generator)
+    y, _ = _PlainConcreteDropout.apply(x, p_logit, temperature, shape, generator)
     return y
 
 
@@ -118,7 +119,7 @@ class _PlainConcreteDropout(torch.autograd.Function):
 
 
 class _KernelConcreteDropout(torch.autograd.Function):
-    """The same by ``kernels``, for plain eager CPU tensors."""
+    """(x, p_logit) -> y by ``kernels``, for plain eager CPU tensors. Saves the same."""
 
     @staticmethod
     def forward(
@@ -128,16 +129,15 @@ class _KernelConcreteDropout(torch.autograd.Function):
         temperature: float,
         mask_shape: Sequence[int],
         generator: torch.Generator | None,
-    ) -> tuple[Tensor, Tensor]:
+    ) -> Tensor:
         y, z = kernels.forward(x, p_logit.item(), temperature, mask_shape, generator)
         ctx.temperature = temperature
         ctx.save_for_backward(x, p_logit, z)
-        ctx.mark_non_differentiable(z)
         ctx.set_materialize_grads(False)
-        return y, z
+        return y
 
     @staticmethod
-    def backward(ctx: Any, grad_y: Tensor | None, _: Tensor | None) -> tuple[Tensor | None, ...]:
+    def backward(ctx: Any, grad_y: Tensor | None) -> tuple[Tensor | None, ...]:
         if grad_y is None:
             return None, None, None, None, None
         # Gradients that must be differentiable themselves (create_graph), or are batched, need plain expressions.

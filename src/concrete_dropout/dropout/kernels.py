@@ -16,13 +16,12 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from concrete_dropout.dropout.noise import ONE, ZERO, bounded, grid_bits_, random_bits_, soft_drop_
+from concrete_dropout.dropout.noise import ONE, ZERO, BitGrid, bounded, random_bits_, soft_drop_
 
 PLAIN = (Tensor, torch.nn.Parameter)
-BLOCK = 1 << 15
-COLUMNS = 256
-ROWS = BLOCK // COLUMNS
-MANY_SIZES = 64
+BLOCK = 1 << 17  # elements: torch shares them among threads, and each thread's part stays in its L2 cache
+CHANNEL_BLOCK = 1 << 20  # channel-wise there is little but memory to wait for: fewer, longer operations
+MAX_SIZES = 64
 
 
 def fit(x: Tensor, p_logit: Tensor, mask_shape: Sequence[int]) -> bool:
@@ -49,6 +48,7 @@ def forward(
     x: Tensor, logit: float, temperature: float, mask_shape: Sequence[int], generator: torch.Generator | None
 ) -> tuple[Tensor, Tensor]:
     """Y of the shape of ``x``, z of ``mask_shape``."""
+    logit = bounded(logit)
     if mask_shape == x.shape:
         return _elementwise_forward(x, logit, temperature, generator)
     z = _soft_drop(mask_shape, logit, temperature, generator)
@@ -71,9 +71,8 @@ def _elementwise_forward(
     y, z = torch.empty_like(x), torch.empty_like(x, dtype=torch.float16)
     scale = 1 + math.exp(logit)
     for x_block, y_block, z_block in _blocks(x, y, z):
-        room = _workspace.sized(x_block.numel())
-        grid_bits_(room.grid, room.seeds, generator)
-        exact = soft_drop_(room.first, room.bits, room.second, logit, temperature)
+        room = _workspace.cut(x_block.numel())
+        exact = soft_drop_(room.first, room.bits.draw_(generator), room.second, logit, temperature)
         rounded = exact.copy_(z_block.copy_(exact))
         torch.addcmul(ZERO, torch.sub(ONE, rounded, out=rounded), x_block, value=scale, out=y_block)
     return y, z
@@ -87,14 +86,15 @@ def _elementwise_backward(
     scale, p = 1 + math.exp(logit), 1 / (1 + math.exp(-logit))
     total = 0.0
     for grad_block, x_block, z_block, grad_x_block in _blocks(grad, x, z, grad_x):
-        room = _workspace.sized(z_block.numel())
-        z_exact = room.first.copy_(z_block)
-        kept = torch.sub(ONE, z_exact, out=room.second)
-        torch.addcmul(ZERO, kept, grad_block, value=scale, out=grad_x_block)
+        room = _workspace.cut(z_block.numel())
+        z_float = room.first.copy_(z_block)
+        torch.addcmul(ZERO, torch.sub(ONE, z_float, out=room.second), grad_block, value=scale, out=grad_x_block)
         if needs_logit:
-            product = torch.mul(grad_x_block, x_block, out=room.second)
-            total += p * product.sum().item() - torch.dot(product, z_exact).item() / temperature
-    return grad_x, total
+            products = torch.mul(grad_x_block, x_block, out=room.second)
+            # Not as a dot product: torch leaves that to its BLAS, whose threads wait for each other at any length.
+            products.mul_(torch.sub(ONE, z_float, alpha=1 / (p * temperature), out=z_float))
+            total += products.sum().item()
+    return grad_x, p * total
 
 
 def _channelwise_backward(
@@ -104,26 +104,27 @@ def _channelwise_backward(
     if not needs_logit or x.numel() == 0:
         return grad * mask, 0.0
     grad, x = grad.contiguous(), x.contiguous()
-    rows = z.numel()
+    rows, columns = z.numel(), x.numel() // z.numel()
     grad_x = torch.empty_like(x)
-    slope = (1 / (1 + math.exp(-logit)) - z.float() / temperature).view(rows)
-    flat = [tensor.view(rows, -1) for tensor in (grad, x, grad_x)]
-    mask = mask.view(rows, 1)
-    step = max(1, BLOCK // max(1, flat[0].shape[1]))
-    total = 0.0
-    for start in range(0, rows, step):
-        grad_block, x_block, grad_x_block = (tensor[start : start + step] for tensor in flat)
-        torch.mul(grad_block, mask[start : start + step], out=grad_x_block)
-        products = torch.linalg.vecdot(grad_x_block, x_block)
-        total += torch.dot(products, slope[start : start + step]).item()
-    return grad_x, total
+    step = max(1, CHANNEL_BLOCK // columns)
+    sums = torch.empty(rows, dtype=torch.float32, device="cpu")
+    flat = (grad.view(rows, columns), x.view(rows, columns), grad_x.view(rows, columns), mask.view(rows, 1), sums)
+    for grad_block, x_block, grad_x_block, mask_block, sums_block in zip(
+        *(tensor.split(step) for tensor in flat), strict=True
+    ):
+        products = torch.mul(grad_block, x_block, out=grad_x_block)  # for a moment, in memory that is needed anyway
+        torch.sum(products, dim=1, out=sums_block)
+        torch.mul(grad_block, mask_block, out=grad_x_block)
+    slope = z.float().view(rows).mul_(-1 / temperature).add_(1 / (1 + math.exp(-logit)))
+    return grad_x, sums.mul_(mask.view(rows)).mul_(slope).sum().item()
 
 
 def _soft_drop(shape: Sequence[int], logit: float, temperature: float, generator: torch.Generator | None) -> Tensor:
     """A new z of the given shape, for float32 inputs."""
     size = math.prod(shape)
-    bits = random_bits_(torch.empty((size + 1) // 2, dtype=torch.int64), generator)[:size]
-    return soft_drop_(torch.empty(size), bits, torch.empty(size), logit, temperature).half().view(shape)
+    bits = random_bits_(torch.empty((size + 1) // 2, dtype=torch.int64, device="cpu"), generator)[:size]
+    exact, scratch = torch.empty((2, size), dtype=torch.float32, device="cpu")
+    return soft_drop_(exact, bits, scratch, logit, temperature).half().view(shape)
 
 
 def _retain(z: Tensor, logit: float) -> Tensor:
@@ -154,53 +155,48 @@ def _is_channel_mask(mask_shape: Sequence[int], x: Tensor) -> bool:
 def _blocks(*tensors: Tensor) -> Iterator[tuple[Tensor, ...]]:
     """Walk tensors of one dense layout together, a flat block of each at a time."""
     size = tensors[0].numel()
-    flat = [tensor.as_strided((size,), (1,)) for tensor in tensors]
-    if size <= BLOCK:
-        return iter([tuple(flat)])
-    return zip(*(tensor.split(BLOCK) for tensor in flat), strict=True)
+    offsets = [tensor.storage_offset() for tensor in tensors]
+    for start in range(0, max(size, 1), BLOCK):
+        length = (min(BLOCK, size - start),)
+        yield tuple(
+            [tensor.as_strided(length, (1,), offset + start) for tensor, offset in zip(tensors, offsets, strict=True)]
+        )
 
 
 class _Room(NamedTuple):
     """Buffers for a block of n elements."""
 
-    seeds: Tensor  # int64: a word for every row and column of the grid
-    grid: Tensor  # int32, (rows, COLUMNS)
-    bits: Tensor  # the first n of the grid
+    bits: BitGrid
     first: Tensor  # float32, (n,)
     second: Tensor
 
 
 class _Workspace(threading.local):
-    """Buffers that the calls of one thread share: memory that was used a moment ago is in the cache."""
+    """Buffers that the calls of one thread share, and views of them for the sizes of blocks met so far."""
 
+    @torch.inference_mode(False)  # a tensor made in inference mode could not be written to outside of it
     def __init__(self) -> None:
+        self._bits = torch.empty(BLOCK, dtype=torch.int32, device="cpu")
+        self._first = torch.empty(BLOCK, dtype=torch.float32, device="cpu")
+        self._second = torch.empty(BLOCK, dtype=torch.float32, device="cpu")
         self._rooms: dict[int, _Room] = {}
 
-    def sized(self, size: int) -> _Room:
-        """The buffers, cut to ``size`` elements."""
+    def cut(self, size: int) -> _Room:
+        """The buffers for a block of ``size`` elements."""
         room = self._rooms.get(size)
         if room is None:
-            room = self._rooms[size] = self._cut(size)
+            if len(self._rooms) >= MAX_SIZES:
+                self._rooms.clear()
+            with torch.inference_mode(False):
+                room = _Room(BitGrid(size, self._bits), self._first[:size], self._second[:size])
+            self._rooms[size] = room
         return room
-
-    def _cut(self, size: int) -> _Room:
-        if len(self._rooms) > MANY_SIZES:
-            self._rooms.clear()
-        rows = -(-size // COLUMNS)
-        if not self._rooms:
-            with torch.inference_mode(False):  # a tensor made in inference mode could not be written to outside of it
-                self._seeds = torch.empty((ROWS + COLUMNS) // 2, dtype=torch.int64, device="cpu")
-                self._bits = torch.empty(BLOCK, dtype=torch.int32, device="cpu")
-                self._first = torch.empty(BLOCK, dtype=torch.float32, device="cpu")
-                self._second = torch.empty(BLOCK, dtype=torch.float32, device="cpu")
-        with torch.inference_mode(False):
-            return _Room(
-                self._seeds[: (rows + COLUMNS + 1) // 2],
-                self._bits[: rows * COLUMNS].view(rows, COLUMNS),
-                self._bits[:size],
-                self._first[:size],
-                self._second[:size],
-            )
 
 
 _workspace = _Workspace()
+
+
+def block_workspace(size: int) -> tuple[BitGrid, Tensor]:
+    """A source of bits and a scratch buffer for a block of ``size`` elements, at most ``BLOCK``, of this thread."""
+    room = _workspace.cut(size)
+    return room.bits, room.second

@@ -26,6 +26,7 @@ class KnownTensors:
 
     def __init__(self, constants: list[Tensor], inputs: list[Tensor]) -> None:
         self.copies = 1
+        self.some_ahead = False  # whether a tensor was handed out that has later changes already
         self._rows = inputs[0].shape[0]
         self._known: dict[int, Known] = {}
         self._reached: dict[int, int] = {}  # id of a known tensor -> the version that the model has come to
@@ -40,6 +41,7 @@ class KnownTensors:
     def begin_pass(self, copies: int) -> None:
         """The model starts again, on rows that are repeated ``copies`` times."""
         self._reached.clear()
+        self.some_ahead = False
         if copies != self.copies:
             self.copies = copies
             self._tiles.clear()
@@ -57,6 +59,10 @@ class KnownTensors:
         """Let go of what is not needed any more."""
         keep = self._permanent | {id(tensor) for tensor in tensors}
         self._known = {address: known for address, known in self._known.items() if address in keep}
+
+    def knows(self, tensor: Tensor) -> bool:
+        """Whether this was ever a known tensor, or a tile of one."""
+        return id(tensor) in self._known or id(tensor) in self._tiled
 
     def get(self, tensor: Tensor) -> Known | None:
         """What is known of this very tensor, if nobody changed it since."""
@@ -92,6 +98,7 @@ class KnownTensors:
         """The tensor, or its rows repeated, with the model at ``version`` of it."""
         known = self._known[id(tensor)]
         self._reached[id(tensor)] = version
+        self.some_ahead = self.some_ahead or version != known.final
         if self.copies == 1 or not known.from_input:
             return tensor
         tile = self._tiles.get(id(tensor))

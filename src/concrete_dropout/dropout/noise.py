@@ -58,26 +58,44 @@ def random_bits_(buffer: Tensor, generator: torch.Generator | None = None) -> Te
     return buffer.random_(FULL_RANGE_START, None, generator=generator).view(torch.int32)
 
 
-def grid_bits_(grid: Tensor, seeds: Tensor, generator: torch.Generator | None = None) -> Tensor:
-    """Fill an int32 ``grid`` of (rows, columns) with random bits, from one draw per row and one per column.
+class BitGrid:
+    """Draws ``size`` random int32 values from far fewer words of a generator, over and over into the same memory.
 
-    torch's Mersenne Twister fills a CPU tensor serially, one word after the other, which would take longer than all
-    the rest of a mask. Here every entry is f(row word + column word) modulo 2^32, where f is a permutation. Whatever f
-    is, each entry is uniform, and any three entries are exactly independent of one another (a sum of words repeats
-    itself only around the four corners of a rectangle). f has to break up the rectangles: x + 2 x^2, the
-    permutation of the RC6 cipher, makes the high bits of its result depend on all bits of x. It is applied twice. The low
-    bits stay poor, but those lie beyond what float32 resolves of u.
+    torch's Mersenne Twister fills a CPU tensor serially, one word after the other, which takes longer than the
+    rest of a mask. Here the values are laid out as a grid, with one word drawn for each row and each column, and
+    every entry is f(row word + column word) modulo 2^32, where f permutes the 32-bit numbers. Whatever f is, each
+    entry is uniform and any three are independent: sums of words first depend on each other around the four
+    corners of a rectangle. It is left to f to hide that. x + 2 x^2, the permutation of the RC6 cipher, makes the
+    high bits of its result depend on all bits of x; it is applied twice. The low bits stay poor, but are beyond what
+    float32 resolves of u.
 
     Args:
-        grid: is overwritten.
-        seeds: int64 scratch for (rows + columns) / 2 values.
-        generator: source of the words.
+        size: how many values.
+        memory: int32, at least ``size`` rounded up to whole rows; new memory by default.
+
+    >>> BitGrid(1000).draw_().shape
+    torch.Size([1000])
     """
-    rows = grid.shape[0]
-    words = random_bits_(seeds, generator)
-    torch.add(words[:rows].unsqueeze(1), words[rows : rows + grid.shape[1]], out=grid)
-    torch.addcmul(grid, grid, grid, value=2, out=grid)
-    return torch.addcmul(grid, grid, grid, value=2, out=grid)
+
+    COLUMNS = 256
+
+    def __init__(self, size: int, memory: Tensor | None = None) -> None:
+        rows = -(-size // self.COLUMNS)
+        if memory is None:
+            memory = torch.empty(rows * self.COLUMNS, dtype=torch.int32, device="cpu")
+        self._draws = torch.empty((rows + self.COLUMNS + 1) // 2, dtype=torch.int64, device="cpu")
+        words = self._draws.view(torch.int32)
+        self._columns, self._rows = words[: self.COLUMNS], words[self.COLUMNS : self.COLUMNS + rows].unsqueeze(1)
+        self._grid = memory[: rows * self.COLUMNS].view(rows, self.COLUMNS)
+        self._values = memory[:size]
+
+    def draw_(self, generator: torch.Generator | None = None) -> Tensor:
+        """New values, in the place of the old ones."""
+        random_bits_(self._draws, generator)
+        grid = torch.add(self._rows, self._columns, out=self._grid)
+        torch.addcmul(grid, grid, grid, value=2, out=grid)
+        torch.addcmul(grid, grid, grid, value=2, out=grid)
+        return self._values
 
 
 def soft_drop_(z: Tensor, bits: Tensor, scratch: Tensor, logit: float, temperature: float) -> Tensor:

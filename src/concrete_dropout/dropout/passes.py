@@ -16,7 +16,8 @@ from concrete_dropout.dropout.sampling import MaskSampler, active_dropouts, mc_s
 from concrete_dropout.dropout.streams import Mask
 
 # Batching samples saves overhead per call. It stops paying once the activations of a batch leave the cache.
-BATCHED_ELEMENTS = 1 << 16
+BATCHED_ELEMENTS = 1 << 18
+BYTES_PER_BATCHED_ELEMENT = 32  # at the widest dropout: its input, mask and output, and the same of its neighbours
 DEFAULT_MEMORY = 1 << 30
 PILOT_ELEMENTS, PILOT_ROWS = 1 << 18, 1024  # inputs below both are not worth a pass to measure their memory
 
@@ -59,7 +60,8 @@ def stochastic_passes(
         for start in range(0, inputs[0].shape[0], step):
             chunk = tuple(tensor[start : start + step] for tensor in inputs)
             rows = slice(start, start + chunk[0].shape[0])
-            for output in _SamplesOfRows(model, chunk, sampler, start).outputs(samples, batch_samples):
+            passes = _SamplesOfRows(model, chunk, sampler, start)
+            for output in passes.outputs(samples, batch_samples, memory_budget):
                 yield rows, output
 
 
@@ -78,15 +80,17 @@ class _SamplesOfRows:
         self._sampler = sampler
         self._first_row = first_row
         self._cache: PrefixCache | None = PrefixCache(model, inputs)
+        self._settled = False
 
-    def outputs(self, samples: int, batch_samples: int | None) -> Iterator[Any]:
+    def outputs(self, samples: int, batch_samples: int | None, memory_budget: int) -> Iterator[Any]:
         """Outputs with tensors (S, rows, ...), S samples of ``samples`` at a time."""
         if samples == 1:
             self._cache = None
         self._sampler.largest_input = 0
         with self._cache.attached() if self._cache else nullcontext():
             yield self._one(0)
-            width = batch_samples or max(1, BATCHED_ELEMENTS // max(1, self._sampler.largest_input))
+            elements = min(BATCHED_ELEMENTS, memory_budget // BYTES_PER_BATCHED_ELEMENT)
+            width = batch_samples or max(1, elements // max(1, self._sampler.largest_input))
             start, width = 1, min(width, samples - 1)
             while start < samples and width > 1:
                 stop = min(start + width, samples)
@@ -96,8 +100,16 @@ class _SamplesOfRows:
                     break
                 yield window
                 start = stop
+                self._settle()
+            self._settle()
             for sample in range(start, samples):
                 yield self._one(sample)
+
+    def _settle(self) -> None:
+        """Watch the passes no longer if there was nothing to note in the first ones."""
+        if self._cache is not None and self._cache.is_empty:
+            self._settled = True
+            self._cache.suspend()
 
     def _one(self, sample: int) -> Any:
         """A single sample; without the cache from the first failure on."""
@@ -124,6 +136,8 @@ class _SamplesOfRows:
     def _cached_pass(self, copies: int) -> Any:
         assert self._cache is not None
         inputs = self._cache.tiled_inputs(copies)
+        if self._settled:
+            return self._model(*inputs)
         with self._cache:
             return self._model(*inputs)
 

@@ -116,7 +116,22 @@ class PrefixCache(TorchFunctionMode):
     def __torch_function__(
         self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
-        return self._compute(func, func, *args, **(kwargs or {}))
+        kwargs = kwargs or {}
+        if self._suspended or self._is_stochastic(func, args):
+            return func(*args, **kwargs)
+        return self._compute(func, func, *args, **kwargs)
+
+    def _is_stochastic(self, func: Callable[..., Any], args: tuple[Any, ...]) -> bool:
+        """A quick look at most calls behind the first dropout: they read an unknown tensor first of all."""
+        first = args[0] if args else None
+        if not isinstance(first, Tensor) or self._tensors.knows(first) or self._tensors.some_ahead:
+            return False
+        return self._tensors.copies == 1 or func.__name__ not in VALUE_READS
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing of the last pass was worth a note."""
+        return not self._notes
 
     def _dropout(self, forward: Callable[[Tensor], Tensor], input: Tensor) -> Tensor:
         return self._unwatched(lambda: self._really(forward, (input,), {})) if not self._suspended else forward(input)
@@ -131,7 +146,8 @@ class PrefixCache(TorchFunctionMode):
         """Torch functions called inside are none of our business: our own, or parts of a whole that is noted."""
         self._suspended = True
         try:
-            return action()
+            with torch._C.DisableTorchFunction():  # not even asked whether they are: it takes time
+                return action()
         finally:
             self._suspended = self.broken
 

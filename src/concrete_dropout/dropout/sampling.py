@@ -169,7 +169,10 @@ class MaskSampler:
             raise ValueError(f"a batch of {input.shape[0]} rows cannot be divided into draws={num_samples} equal parts")
         x = input.unflatten(0, (num_samples, -1))  # (S, rows, ...)
         self.largest_input = max(self.largest_input, x[0].numel())
-        return (x * self._mask(index, self._call_number(index), layer, x[0])).flatten(0, 1)
+        mask = self._mask(index, self._call_number(index), layer, x[0])
+        if mask.shape == x.shape and not self._frozen and not torch.is_grad_enabled():
+            return mask.mul_(x).flatten(0, 1)  # a mask for this call alone: its memory can hold the result
+        return (x * mask).flatten(0, 1)
 
     def _mask(self, index: int, call: int, layer: _DropoutNd, x: Tensor) -> Tensor:
         if not self._frozen:

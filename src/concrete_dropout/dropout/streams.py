@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal, get_args
 
@@ -16,13 +16,14 @@ import torch
 from torch import Tensor
 from torch.nn.modules.dropout import _DropoutNd
 
+from concrete_dropout.dropout.kernels import BLOCK, block_workspace
 from concrete_dropout.dropout.kinds import is_channelwise
 from concrete_dropout.dropout.layers import _ConcreteDropoutNd
-from concrete_dropout.dropout.noise import bounded, compute_dtype, open_interval_margin, random_bits_, soft_drop_
+from concrete_dropout.dropout.noise import bounded, compute_dtype, open_interval_margin, soft_drop_
 
 Mask = Literal["concrete", "bernoulli"]
 MASKS: tuple[str, ...] = get_args(Mask)
-BLOCK_ELEMENTS = 1 << 16
+BLOCK_ELEMENTS = 1 << 18
 MAX_BLOCK_ROWS = 256
 
 
@@ -94,45 +95,86 @@ class MaskStreams:
         """
         trailing = (x.shape[1], *(1 for _ in x.shape[2:])) if is_channelwise(layer) and x.dim() > 1 else x.shape[1:]
         rows, width = sum(block.rows for block in blocks), math.prod(trailing)
-        # On the CPU, 32 random bits per entry; elsewhere, and for float64, uniforms.
-        bitwise = x.device.type == "cpu" and x.dtype is not torch.float64
-        noise = torch.empty(
-            (len(samples), rows * width),
-            dtype=torch.int32 if bitwise else compute_dtype(x.dtype),
-            device=x.device,
-        )
-        for position, sample in enumerate(samples):
-            start = 0
-            for block in blocks:
-                generator = self._generator(x.device).manual_seed(stream_seed(self.seed, sample, *key, block.index))
-                _fill(noise[position, start : start + block.rows * width], block, width, generator)
-                start += block.rows * width
-        return self._to_mask(layer, noise).to(x.dtype).view(len(samples), rows, *trailing)
+        masks = torch.empty((len(samples), rows * width), dtype=compute_dtype(x.dtype), device=x.device)
+        if masks.device.type == "cpu" and masks.dtype is torch.float32 and masks.numel() <= BLOCK:
+            self._fill_at_once(masks, layer, key, samples, blocks, width)
+        else:
+            for sample, of_sample in zip(samples, masks, strict=True):
+                for block, out in _pieces(of_sample, blocks, width):
+                    self._fill(out, layer, block, width, self._stream(x.device, sample, *key, block.index))
+        return masks.to(x.dtype).view(len(samples), rows, *trailing)
 
-    def _to_mask(self, layer: _DropoutNd, noise: Tensor) -> Tensor:
-        """(1 - z) / (1 - p), where z = sigmoid((logit p + logit u) / t), or whether that is above one half."""
-        if isinstance(layer, _ConcreteDropoutNd) and self.mask == "concrete":
-            logit, t = bounded(layer.p_logit.detach().double().item()), layer.temperature
-            if noise.dtype is torch.int32:
-                z, scratch = torch.empty(2, *noise.shape, dtype=torch.float32)
-                soft_drop_(z, noise, scratch, logit, t)
-            else:
-                z = noise.logit_(eps=open_interval_margin(noise.dtype)).add_(logit).div_(t).sigmoid_()
-            return z.neg_().add_(1).mul_(1 + math.exp(logit))
-        p = layer.p
-        kept = noise <= ((0.5 - p) * 2**32 if noise.dtype is torch.int32 else 1 - p)  # u = 1/2 + bits / 2^32
-        return kept.to(compute_dtype(noise.dtype)).mul_(1 / (1 - p) if p < 1 else 0.0)
+    def _fill_at_once(
+        self,
+        masks: Tensor,
+        layer: _DropoutNd,
+        key: tuple[int, ...],
+        samples: range,
+        blocks: Sequence[Block],
+        width: int,
+    ) -> None:
+        """Small masks: only the bits are drawn one by one."""
+        bits = torch.empty(masks.shape, dtype=torch.int32, device="cpu")
+        for sample, of_sample in zip(samples, bits, strict=True):
+            for block, out in _pieces(of_sample, blocks, width):
+                generator = self._stream(bits.device, sample, *key, block.index)
+                stop = (block.skip + block.rows) * width
+                source, _ = block_workspace(stop)
+                out.copy_(source.draw_(generator)[block.skip * width :])
+        _, scratch = block_workspace(masks.numel())
+        self._to_masks(masks.view(-1), bits.view(-1), scratch, layer)
 
-    def _generator(self, device: torch.device) -> torch.Generator:
+    def _fill(self, out: Tensor, layer: _DropoutNd, block: Block, width: int, generator: torch.Generator) -> None:
+        """The masks of the rows of a block, into a flat tensor."""
+        if out.device.type == "cpu" and out.dtype is torch.float32:
+            fill, length = self._fill_by_bits, block.skip + block.rows  # serial: what comes later need not be drawn
+        else:
+            fill, length = self._fill_by_uniforms, block.length
+        if length == block.rows:
+            fill(out, layer, generator)
+        else:
+            whole = out.new_empty(length * width)
+            fill(whole, layer, generator)
+            out.copy_(whole[block.skip * width : (block.skip + block.rows) * width])
+
+    def _fill_by_bits(self, out: Tensor, layer: _DropoutNd, generator: torch.Generator) -> None:
+        for start in range(0, out.numel(), BLOCK):
+            mask = out[start : start + BLOCK]
+            bits, scratch = block_workspace(mask.numel())
+            self._to_masks(mask, bits.draw_(generator), scratch, layer)
+
+    def _to_masks(self, masks: Tensor, bits: Tensor, scratch: Tensor, layer: _DropoutNd) -> None:
+        if not isinstance(layer, _ConcreteDropoutNd) or self.mask == "bernoulli":  # u = 1/2 + bits / 2^32
+            masks.copy_(bits).le_((0.5 - layer.p) * 2**32).mul_(_hard_scale(layer.p))
+            return
+        logit = bounded(layer.p_logit.detach().double().item())
+        scale = 1 + math.exp(logit)
+        z = soft_drop_(masks, bits, scratch, logit, layer.temperature)
+        torch.sub(torch.tensor(scale, dtype=torch.float32), z, alpha=scale, out=masks)  # (1 - z) / (1 - p)
+
+    def _fill_by_uniforms(self, out: Tensor, layer: _DropoutNd, generator: torch.Generator) -> None:
+        out.uniform_(generator=generator)
+        if not isinstance(layer, _ConcreteDropoutNd) or self.mask == "bernoulli":
+            out.le_(1 - layer.p).mul_(_hard_scale(layer.p))
+            return
+        logit = bounded(layer.p_logit.detach().double().item())
+        z = out.logit_(eps=open_interval_margin(out.dtype)).add_(logit).div_(layer.temperature).sigmoid_()
+        z.neg_().add_(1).mul_(1 + math.exp(logit))
+
+    def _stream(self, device: torch.device, *key: int) -> torch.Generator:
+        """A generator at the start of the stream that belongs to ``key``; there is one generator per device."""
         if device not in self._generators:
             self._generators[device] = torch.Generator(device)
-        return self._generators[device]
+        return self._generators[device].manual_seed(stream_seed(self.seed, *key))
 
 
-def _fill(out: Tensor, block: Block, width: int, generator: torch.Generator) -> None:
-    """Random bits (int32) or uniforms of the rows of a block, into a flat tensor."""
-    start, stop = block.skip * width, (block.skip + block.rows) * width
-    if out.dtype is torch.int32:  # a serial stream: what comes later need not be drawn
-        out.copy_(random_bits_(torch.empty((stop + 1) // 2, dtype=torch.int64), generator)[start:stop])
-    else:
-        out.copy_(out.new_empty(block.length * width).uniform_(generator=generator)[start:stop])
+def _pieces(flat: Tensor, blocks: Sequence[Block], width: int) -> Iterator[tuple[Block, Tensor]]:
+    """Each block with its part of a flat tensor."""
+    start = 0
+    for block in blocks:
+        yield block, flat[start : start + block.rows * width]
+        start += block.rows * width
+
+
+def _hard_scale(p: float) -> float:
+    return 1 / (1 - p) if p < 1 else 0.0
