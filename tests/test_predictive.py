@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import torch
-from tests.memory import peak_bytes
+from benchmarks.timing import peak_bytes
 from torch import Tensor, nn
 
 from concrete_dropout import (

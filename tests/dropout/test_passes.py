@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import torch
-from tests.memory import PeakMemory, peak_bytes
+from benchmarks.timing import PeakMemory, peak_bytes
 from torch import Tensor, nn
 from torch.utils._pytree import tree_leaves
 
