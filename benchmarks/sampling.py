@@ -51,10 +51,11 @@ class EncoderDecoder(nn.Module):
 
 
 def _block(inputs: int, outputs: int, dropout: float = 0.0) -> nn.Sequential:
-    layers: list[nn.Module] = []
-    for channels in (inputs, outputs):
+    """Three convolutions in the encoder, as in VGG; two behind a dropout in the decoder."""
+    layers: list[nn.Module] = [nn.Dropout2d(dropout)] if dropout else []
+    for channels in (inputs, outputs) if dropout else (inputs, outputs, outputs):
         layers += [nn.Conv2d(channels, outputs, 3, padding=1), nn.BatchNorm2d(outputs), nn.ReLU(inplace=True)]
-    return nn.Sequential(*([nn.Dropout2d(dropout)] if dropout else []), *layers)
+    return nn.Sequential(*layers)
 
 
 def loop(model: nn.Module, x: Tensor, samples: int) -> Tensor:

@@ -196,7 +196,6 @@ class _Workspace(threading.local):
 _workspace = _Workspace()
 
 
-def block_workspace(size: int) -> tuple[BitGrid, Tensor]:
-    """A source of bits and a scratch buffer for a block of ``size`` elements, at most ``BLOCK``, of this thread."""
-    room = _workspace.cut(size)
-    return room.bits, room.second
+def block_workspace(size: int) -> tuple[BitGrid, Tensor, Tensor]:
+    """A source of bits and two buffers for a block of ``size`` elements, at most ``BLOCK``, of this thread."""
+    return _workspace.cut(size)

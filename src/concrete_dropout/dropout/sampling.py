@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.nn.modules.dropout import _DropoutNd
 from torch.utils._pytree import tree_leaves
 
-from concrete_dropout.dropout.kinds import is_unbatched, kind_of, plain_class
+from concrete_dropout.dropout.kinds import is_channelwise, is_unbatched, kind_of, plain_class
 from concrete_dropout.dropout.modes import evaluating, override_forward
 from concrete_dropout.dropout.streams import Block, Mask, MaskStreams, block_rows, cut_rows
 
@@ -169,14 +169,17 @@ class MaskSampler:
             raise ValueError(f"a batch of {input.shape[0]} rows cannot be divided into draws={num_samples} equal parts")
         x = input.unflatten(0, (num_samples, -1))  # (S, rows, ...)
         self.largest_input = max(self.largest_input, x[0].numel())
-        mask = self._mask(index, self._call_number(index), layer, x[0])
-        if mask.shape == x.shape and not self._frozen and not torch.is_grad_enabled():
-            return mask.mul_(x).flatten(0, 1)  # a mask for this call alone: its memory can hold the result
-        return (x * mask).flatten(0, 1)
+        call = self._call_number(index)
+        if self._frozen:
+            return (x * self._frozen_mask(index, call, layer, x[0])).flatten(0, 1)
+        # A mask for this call alone: where no gradient needs it, its memory can hold the result.
+        inside = not torch.is_grad_enabled() and not is_channelwise(layer)
+        mask = self._streams.draw(
+            layer, x[0], (index, call), self._samples, self._blocks(x.shape[1]), times=x if inside else None
+        )
+        return (mask if inside else x * mask).flatten(0, 1)
 
-    def _mask(self, index: int, call: int, layer: _DropoutNd, x: Tensor) -> Tensor:
-        if not self._frozen:
-            return self._streams.draw(layer, x, (index, call), self._samples, self._blocks(x.shape[0]))
+    def _frozen_mask(self, index: int, call: int, layer: _DropoutNd, x: Tensor) -> Tensor:
         key = (index, call, x.shape[1:], x.dtype, x.device)
         if key not in self._kept:
             with torch.inference_mode(False):  # a kept mask may be used for gradients later

@@ -79,7 +79,13 @@ class MaskStreams:
         self._generators: dict[torch.device, torch.Generator] = {}
 
     def draw(
-        self, layer: _DropoutNd, x: Tensor, key: tuple[int, ...], samples: range, blocks: Sequence[Block]
+        self,
+        layer: _DropoutNd,
+        x: Tensor,
+        key: tuple[int, ...],
+        samples: range,
+        blocks: Sequence[Block],
+        times: Tensor | None = None,
     ) -> Tensor:
         """Masks, scaled by 1 / (1 - p), for several samples.
 
@@ -89,6 +95,7 @@ class MaskStreams:
             key: of the layer's call within a pass.
             samples: indices of the samples.
             blocks: the stretches of mask rows to draw, in order.
+            times: of the shape of the result; multiplied with it block by block, while that is in the cache.
 
         Returns:
             (len(samples), total mask rows, ...) where trailing dimensions are 1 for channel-wise masks.
@@ -96,12 +103,18 @@ class MaskStreams:
         trailing = (x.shape[1], *(1 for _ in x.shape[2:])) if is_channelwise(layer) and x.dim() > 1 else x.shape[1:]
         rows, width = sum(block.rows for block in blocks), math.prod(trailing)
         masks = torch.empty((len(samples), rows * width), dtype=compute_dtype(x.dtype), device=x.device)
-        if masks.device.type == "cpu" and masks.dtype is torch.float32 and masks.numel() <= BLOCK:
+        longest = max((block.skip + block.rows) * width for block in blocks)
+        if masks.device.type == "cpu" and masks.dtype is torch.float32 and max(masks.numel(), longest) <= BLOCK:
             self._fill_at_once(masks, layer, key, samples, blocks, width)
+            if times is not None:
+                masks.mul_(times.reshape(masks.shape))
         else:
-            for sample, of_sample in zip(samples, masks, strict=True):
-                for block, out in _pieces(of_sample, blocks, width):
-                    self._fill(out, layer, block, width, self._stream(x.device, sample, *key, block.index))
+            factors = [None] * len(samples) if times is None else times.reshape(masks.shape)
+            for sample, of_sample, factor in zip(samples, masks, factors, strict=True):
+                for block, start, out in _pieces(of_sample, blocks, width):
+                    generator = self._stream(x.device, sample, *key, block.index)
+                    part = None if factor is None else factor[start : start + out.numel()]
+                    self._fill(out, layer, block, width, generator, part)
         return masks.to(x.dtype).view(len(samples), rows, *trailing)
 
     def _fill_at_once(
@@ -116,40 +129,54 @@ class MaskStreams:
         """Small masks: only the bits are drawn one by one."""
         bits = torch.empty(masks.shape, dtype=torch.int32, device="cpu")
         for sample, of_sample in zip(samples, bits, strict=True):
-            for block, out in _pieces(of_sample, blocks, width):
+            for block, _, out in _pieces(of_sample, blocks, width):
                 generator = self._stream(bits.device, sample, *key, block.index)
                 stop = (block.skip + block.rows) * width
-                source, _ = block_workspace(stop)
+                source, _, _ = block_workspace(stop)
                 out.copy_(source.draw_(generator)[block.skip * width :])
-        _, scratch = block_workspace(masks.numel())
-        self._to_masks(masks.view(-1), bits.view(-1), scratch, layer)
+        _, first, second = block_workspace(masks.numel())
+        self._to_masks(masks.view(-1), bits.view(-1), first, second, layer)
 
-    def _fill(self, out: Tensor, layer: _DropoutNd, block: Block, width: int, generator: torch.Generator) -> None:
+    def _fill(
+        self,
+        out: Tensor,
+        layer: _DropoutNd,
+        block: Block,
+        width: int,
+        generator: torch.Generator,
+        times: Tensor | None,
+    ) -> None:
         """The masks of the rows of a block, into a flat tensor."""
-        if out.device.type == "cpu" and out.dtype is torch.float32:
-            fill, length = self._fill_by_bits, block.skip + block.rows  # serial: what comes later need not be drawn
+        by_bits = out.device.type == "cpu" and out.dtype is torch.float32
+        if by_bits and block.skip == 0:
+            self._fill_by_bits(out, layer, generator, times)
+            return
+        # Bits are a serial stream, of which the end need not be drawn.
+        whole = out.new_empty((block.skip + block.rows if by_bits else block.length) * width)
+        if by_bits:
+            self._fill_by_bits(whole, layer, generator, None)
         else:
-            fill, length = self._fill_by_uniforms, block.length
-        if length == block.rows:
-            fill(out, layer, generator)
-        else:
-            whole = out.new_empty(length * width)
-            fill(whole, layer, generator)
-            out.copy_(whole[block.skip * width : (block.skip + block.rows) * width])
+            self._fill_by_uniforms(whole, layer, generator)
+        out.copy_(whole[block.skip * width : (block.skip + block.rows) * width])
+        if times is not None:
+            out.mul_(times)
 
-    def _fill_by_bits(self, out: Tensor, layer: _DropoutNd, generator: torch.Generator) -> None:
+    def _fill_by_bits(self, out: Tensor, layer: _DropoutNd, generator: torch.Generator, times: Tensor | None) -> None:
         for start in range(0, out.numel(), BLOCK):
             mask = out[start : start + BLOCK]
-            bits, scratch = block_workspace(mask.numel())
-            self._to_masks(mask, bits.draw_(generator), scratch, layer)
+            bits, first, second = block_workspace(mask.numel())
+            self._to_masks(mask, bits.draw_(generator), first, second, layer)
+            if times is not None:
+                mask.mul_(times[start : start + BLOCK])
 
-    def _to_masks(self, masks: Tensor, bits: Tensor, scratch: Tensor, layer: _DropoutNd) -> None:
+    def _to_masks(self, masks: Tensor, bits: Tensor, first: Tensor, second: Tensor, layer: _DropoutNd) -> None:
+        """Flat masks from random bits; ``first`` and ``second`` are in the cache, where the masks are not yet."""
         if not isinstance(layer, _ConcreteDropoutNd) or self.mask == "bernoulli":  # u = 1/2 + bits / 2^32
-            masks.copy_(bits).le_((0.5 - layer.p) * 2**32).mul_(_hard_scale(layer.p))
+            torch.mul(first.copy_(bits).le_((0.5 - layer.p) * 2**32), _hard_scale(layer.p), out=masks)
             return
         logit = bounded(layer.p_logit.detach().double().item())
         scale = 1 + math.exp(logit)
-        z = soft_drop_(masks, bits, scratch, logit, layer.temperature)
+        z = soft_drop_(first, bits, second, logit, layer.temperature)
         torch.sub(torch.tensor(scale, dtype=torch.float32), z, alpha=scale, out=masks)  # (1 - z) / (1 - p)
 
     def _fill_by_uniforms(self, out: Tensor, layer: _DropoutNd, generator: torch.Generator) -> None:
@@ -168,11 +195,11 @@ class MaskStreams:
         return self._generators[device].manual_seed(stream_seed(self.seed, *key))
 
 
-def _pieces(flat: Tensor, blocks: Sequence[Block], width: int) -> Iterator[tuple[Block, Tensor]]:
-    """Each block with its part of a flat tensor."""
+def _pieces(flat: Tensor, blocks: Sequence[Block], width: int) -> Iterator[tuple[Block, int, Tensor]]:
+    """Each block with its part of a flat tensor, and where that starts."""
     start = 0
     for block in blocks:
-        yield block, flat[start : start + block.rows * width]
+        yield block, start, flat[start : start + block.rows * width]
         start += block.rows * width
 
 
