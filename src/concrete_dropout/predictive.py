@@ -158,20 +158,18 @@ class CategoricalAccumulator:
     def update(self, logits: Tensor) -> None:
         """Add samples of ``logits`` (S, rows, classes, ...)."""
         samples = logits.shape[0]
-        log_p = torch.log_softmax(logits.to(torch.promote_types(logits.dtype, torch.float32)), dim=2)
-        p = log_p.exp()
-        # p log p tends to 0 with p, but -inf logits (masked classes) would give 0 * -inf
-        expected = -(p * log_p.clamp(min=torch.finfo(p.dtype).min)).sum(2).mean(0)
-        mean = p.mean(0)
+        logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
+        p = torch.softmax(logits, dim=2)
+        expected, mean = entropy(p, dim=2).mean(0), p.mean(0)
         self._count += samples
         if self._probabilities is None:
             self._probabilities, self._entropy = mean, expected
         else:
             weight = samples / self._count
-            self._probabilities = self._probabilities + (mean - self._probabilities) * weight
-            self._entropy = self._entropy + (expected - self._entropy) * weight
+            self._probabilities = torch.lerp(self._probabilities, mean, weight)
+            self._entropy = torch.lerp(self._entropy, expected, weight)
         if self._targets is not None:
-            self._score(log_p)
+            self._score(torch.log_softmax(logits, dim=2))
 
     def _score(self, log_p: Tensor) -> None:
         assert self._targets is not None
@@ -200,4 +198,4 @@ def gaussian_log_density(y: Tensor, mean: Tensor, log_var: Tensor) -> Tensor:
 
 def entropy(probabilities: Tensor, dim: int) -> Tensor:
     """-sum p log p in nats, with 0 log 0 = 0."""
-    return -torch.xlogy(probabilities, probabilities).sum(dim)
+    return torch.special.entr(probabilities).sum(dim)

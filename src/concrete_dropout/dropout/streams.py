@@ -104,7 +104,8 @@ class MaskStreams:
         rows, width = sum(block.rows for block in blocks), math.prod(trailing)
         masks = torch.empty((len(samples), rows * width), dtype=compute_dtype(x.dtype), device=x.device)
         longest = max((block.skip + block.rows) * width for block in blocks)
-        if masks.device.type == "cpu" and masks.dtype is torch.float32 and max(masks.numel(), longest) <= BLOCK:
+        by_bits = masks.device.type == "cpu" and masks.dtype is torch.float32
+        if by_bits and len(samples) * len(blocks) > 1 and max(masks.numel(), longest) <= BLOCK:
             self._fill_at_once(masks, layer, key, samples, blocks, width)
             if times is not None:
                 masks.mul_(times.reshape(masks.shape))
@@ -126,7 +127,7 @@ class MaskStreams:
         blocks: Sequence[Block],
         width: int,
     ) -> None:
-        """Small masks: only the bits are drawn one by one."""
+        """Several small masks: only the bits are drawn one by one."""
         bits = torch.empty(masks.shape, dtype=torch.int32, device="cpu")
         for sample, of_sample in zip(samples, bits, strict=True):
             for block, _, out in _pieces(of_sample, blocks, width):
