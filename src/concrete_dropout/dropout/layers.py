@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 
 import torch
@@ -15,7 +16,7 @@ from concrete_dropout.dropout.recompute import refuse_unrestored
 InitP = float | Sequence[float]
 
 
-class _ConcreteDropoutNd(_DropoutNd):
+class _ConcreteDropoutNd(_DropoutNd, ABC):
     """Everything but the shape of the mask.
 
     Args:
@@ -63,9 +64,9 @@ class _ConcreteDropoutNd(_DropoutNd):
         with torch.no_grad():
             self.p_logit.fill_(_logit(low))
 
+    @abstractmethod
     def mask_shape(self, x: Tensor) -> tuple[int, ...]:
-        """Shape of the mask for an input ``x``."""
-        raise NotImplementedError(f"{type(self).__name__} does not say which entries share a mask value")
+        """Shape of the mask for an input ``x``: which entries share a mask value."""
 
     def forward(self, input: Tensor) -> Tensor:
         if not self.training:
