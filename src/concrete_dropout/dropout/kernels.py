@@ -47,7 +47,7 @@ def transforms_active() -> bool:
 def forward(
     x: Tensor, logit: float, temperature: float, mask_shape: Sequence[int], generator: torch.Generator | None
 ) -> tuple[Tensor, Tensor]:
-    """Y of the shape of ``x``, z of ``mask_shape``."""
+    """Give y of the shape of ``x``, and z of ``mask_shape``."""
     logit = bounded(logit)
     if mask_shape == x.shape:
         return _elementwise_forward(x, logit, temperature, generator)

@@ -99,7 +99,7 @@ class BitGrid:
 
 
 def soft_drop_(z: Tensor, bits: Tensor, scratch: Tensor, logit: float, temperature: float) -> Tensor:
-    """Z = sigmoid((logit + logit u) / t) for the u that int32 ``bits`` stand for, in place.
+    """Compute z = sigmoid((logit + logit u) / t) for the u that int32 ``bits`` stand for, in place.
 
     As 1 / (1 + q^(1/t)) with q = exp(-logit) (1 - u) / u: for the usual t = 1/10 the power takes four multiplications,
     where logarithm and sigmoid would take most of the time. Infinite and zero powers give the right limits, 0 and 1.

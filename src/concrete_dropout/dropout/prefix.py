@@ -126,7 +126,7 @@ class PrefixCache(TorchFunctionMode):
         first = args[0] if args else None
         if not isinstance(first, Tensor) or self._tensors.knows(first) or self._tensors.some_ahead:
             return False
-        return self._tensors.copies == 1 or func.__name__ not in VALUE_READS
+        return self._tensors.copies == 1 or getattr(func, "__name__", "") not in VALUE_READS
 
     @property
     def is_empty(self) -> bool:
