@@ -78,7 +78,7 @@ def test_float32_values_and_gradients_are_those_of_the_expression_on_the_same_bi
     p_logit = torch.tensor(-1.0, requires_grad=True)
     size = math.prod(mask_shape)
     if mask_shape == x.shape:
-        bits = BitGrid(size).draw_(generator())
+        bits = BitGrid(torch.Size([size])).draw_(generator())
     else:
         bits = random_bits_(torch.empty((size + 1) // 2, dtype=torch.int64), generator())[:size]
     u = (bits.to(F64) * 2.0**-32 + 0.5).view(mask_shape)

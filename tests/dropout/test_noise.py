@@ -18,7 +18,7 @@ SIZE = ROWS * COLUMNS
 @pytest.fixture(scope="module")
 def uniforms() -> Tensor:
     """(BLOCKS, ROWS, COLUMNS) values of u, from a grid per block."""
-    grid, generator = BitGrid(SIZE), torch.Generator().manual_seed(1)
+    grid, generator = BitGrid(torch.Size([SIZE])), torch.Generator().manual_seed(1)
     bits = torch.stack([grid.draw_(generator).clone() for _ in range(BLOCKS)])
     return (bits.double() * 2.0**-32 + 0.5).view(BLOCKS, ROWS, COLUMNS)
 
@@ -82,14 +82,14 @@ def test_grids_drawn_one_after_the_other_are_independent(uniforms):
 
 
 def test_the_generator_decides_the_values():
-    draws = [BitGrid(1000).draw_(torch.Generator().manual_seed(seed)) for seed in (3, 3, 4)]
+    draws = [BitGrid(torch.Size([1000])).draw_(torch.Generator().manual_seed(seed)) for seed in (3, 3, 4)]
     assert torch.equal(draws[0], draws[1])
     assert not torch.equal(draws[0], draws[2])
 
 
 @pytest.mark.parametrize("size", [0, 1, 255, 256, 257, 1000])
 def test_any_number_of_values(size):
-    assert BitGrid(size).draw_().shape == (size,)
+    assert BitGrid(torch.Size([size])).draw_().shape == (size,)
 
 
 def test_masks_can_be_drawn_outside_of_inference_mode_after_being_drawn_inside():

@@ -21,7 +21,7 @@ from concrete_dropout.dropout.noise import ONE, ZERO, BitGrid, bounded, random_b
 PLAIN = (Tensor, torch.nn.Parameter)
 BLOCK = 1 << 17  # elements: torch shares them among threads, and each thread's part stays in its L2 cache
 CHANNEL_BLOCK = 1 << 20  # channel-wise there is little but memory to wait for: fewer, longer operations
-MAX_SIZES = 64
+MAX_SHAPES = 64
 
 
 def fit(x: Tensor, p_logit: Tensor, mask_shape: Sequence[int]) -> bool:
@@ -29,8 +29,8 @@ def fit(x: Tensor, p_logit: Tensor, mask_shape: Sequence[int]) -> bool:
     return (
         not torch.compiler.is_compiling()
         and x.dtype is torch.float32
-        and x.device.type == "cpu"
-        and p_logit.device.type == "cpu"
+        and x.is_cpu
+        and p_logit.is_cpu
         and p_logit.numel() == 1
         and type(x) in PLAIN
         and type(p_logit) in PLAIN
@@ -71,8 +71,9 @@ def _elementwise_forward(
     y, z = torch.empty_like(x), torch.empty_like(x, dtype=torch.float16)
     scale = 1 + math.exp(logit)
     for x_block, y_block, z_block in _blocks(x, y, z):
-        room = _workspace.cut(x_block.numel())
-        exact = soft_drop_(room.first, room.bits.draw_(generator), room.second, logit, temperature)
+        room = _workspace.cut(x_block.shape)
+        # y is written last: until then its memory serves for what lies between
+        exact = soft_drop_(room.floats, room.bits.draw_(generator), y_block, logit, temperature)
         rounded = exact.copy_(z_block.copy_(exact))
         torch.addcmul(ZERO, torch.sub(ONE, rounded, out=rounded), x_block, value=scale, out=y_block)
     return y, z
@@ -86,14 +87,13 @@ def _elementwise_backward(
     scale, p = 1 + math.exp(logit), 1 / (1 + math.exp(-logit))
     total = 0.0
     for grad_block, x_block, z_block, grad_x_block in _blocks(grad, x, z, grad_x):
-        room = _workspace.cut(z_block.numel())
-        z_float = room.first.copy_(z_block)
-        torch.addcmul(ZERO, torch.sub(ONE, z_float, out=room.second), grad_block, value=scale, out=grad_x_block)
+        z_float = _workspace.cut(z_block.shape).floats.copy_(z_block)
+        retained = torch.sub(ONE, z_float, out=grad_x_block)
+        torch.addcmul(ZERO, retained, grad_block, value=scale, out=grad_x_block)
         if needs_logit:
-            products = torch.mul(grad_x_block, x_block, out=room.second)
+            slope = torch.sub(ONE, z_float, alpha=1 / (p * temperature), out=z_float)
             # Not as a dot product: torch leaves that to its BLAS, whose threads wait for each other at any length.
-            products.mul_(torch.sub(ONE, z_float, alpha=1 / (p * temperature), out=z_float))
-            total += products.sum().item()
+            total += slope.mul_(x_block).mul_(grad_x_block).sum().item()
     return grad_x, p * total
 
 
@@ -153,8 +153,11 @@ def _is_channel_mask(mask_shape: Sequence[int], x: Tensor) -> bool:
 
 
 def _blocks(*tensors: Tensor) -> Iterator[tuple[Tensor, ...]]:
-    """Walk tensors of one dense layout together, a flat block of each at a time."""
+    """Walk tensors of one dense layout together: as they are if they are small, else a flat block of each at a time."""
     size = tensors[0].numel()
+    if size <= BLOCK and tensors[0].is_contiguous():
+        yield tensors
+        return
     offsets = [tensor.storage_offset() for tensor in tensors]
     for start in range(0, max(size, 1), BLOCK):
         length = (min(BLOCK, size - start),)
@@ -164,38 +167,36 @@ def _blocks(*tensors: Tensor) -> Iterator[tuple[Tensor, ...]]:
 
 
 class _Room(NamedTuple):
-    """Buffers for a block of n elements."""
+    """Buffers of the shape of a block, in the same memory: bits turn into numbers where they are."""
 
     bits: BitGrid
-    first: Tensor  # float32, (n,)
-    second: Tensor
+    floats: Tensor  # float32
 
 
 class _Workspace(threading.local):
-    """Buffers that the calls of one thread share, and views of them for the sizes of blocks met so far."""
+    """Buffers that the calls of one thread share, and views of them for the shapes of blocks met so far."""
 
     @torch.inference_mode(False)  # a tensor made in inference mode could not be written to outside of it
     def __init__(self) -> None:
-        self._bits = torch.empty(BLOCK, dtype=torch.int32, device="cpu")
-        self._first = torch.empty(BLOCK, dtype=torch.float32, device="cpu")
-        self._second = torch.empty(BLOCK, dtype=torch.float32, device="cpu")
-        self._rooms: dict[int, _Room] = {}
+        self._memory = torch.empty(BLOCK, dtype=torch.int32, device="cpu")
+        self._rooms: dict[torch.Size, _Room] = {}
 
-    def cut(self, size: int) -> _Room:
-        """The buffers for a block of ``size`` elements."""
-        room = self._rooms.get(size)
+    def cut(self, shape: torch.Size) -> _Room:
+        """The buffers for a block of at most ``BLOCK`` elements."""
+        room = self._rooms.get(shape)
         if room is None:
-            if len(self._rooms) >= MAX_SIZES:
+            if len(self._rooms) >= MAX_SHAPES:
                 self._rooms.clear()
             with torch.inference_mode(False):
-                room = _Room(BitGrid(size, self._bits), self._first[:size], self._second[:size])
-            self._rooms[size] = room
+                floats = self._memory[: shape.numel()].view(torch.float32).view(shape)
+                room = _Room(BitGrid(shape, self._memory), floats)
+            self._rooms[shape] = room
         return room
 
 
 _workspace = _Workspace()
 
 
-def block_workspace(size: int) -> tuple[BitGrid, Tensor, Tensor]:
-    """A source of bits and two buffers for a block of ``size`` elements, at most ``BLOCK``, of this thread."""
-    return _workspace.cut(size)
+def block_workspace(shape: torch.Size) -> tuple[BitGrid, Tensor]:
+    """A source of bits, and a float32 buffer in the same memory, for a block of at most ``BLOCK`` elements."""
+    return _workspace.cut(shape)

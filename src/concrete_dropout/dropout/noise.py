@@ -70,16 +70,18 @@ class BitGrid:
     float32 resolves of u.
 
     Args:
-        size: how many values.
-        memory: int32, at least ``size`` rounded up to whole rows; new memory by default.
+        shape: of the values.
+        memory: int32, flat, at least as many entries as the shape has, rounded up to whole rows of the grid; new memory
+            by default.
 
-    >>> BitGrid(1000).draw_().shape
+    >>> BitGrid(torch.Size([1000])).draw_().shape
     torch.Size([1000])
     """
 
     COLUMNS = 256
 
-    def __init__(self, size: int, memory: Tensor | None = None) -> None:
+    def __init__(self, shape: torch.Size, memory: Tensor | None = None) -> None:
+        size = shape.numel()
         rows = -(-size // self.COLUMNS)
         if memory is None:
             memory = torch.empty(rows * self.COLUMNS, dtype=torch.int32, device="cpu")
@@ -87,7 +89,7 @@ class BitGrid:
         words = self._draws.view(torch.int32)
         self._columns, self._rows = words[: self.COLUMNS], words[self.COLUMNS : self.COLUMNS + rows].unsqueeze(1)
         self._grid = memory[: rows * self.COLUMNS].view(rows, self.COLUMNS)
-        self._values = memory[:size]
+        self._values = memory[:size].view(shape)
 
     def draw_(self, generator: torch.Generator | None = None) -> Tensor:
         """New values, in the place of the old ones."""
@@ -118,6 +120,9 @@ def soft_drop_(z: Tensor, bits: Tensor, scratch: Tensor, logit: float, temperatu
     if inverse != round(inverse) or inverse > 64:
         return torch.log(odds, out=z).mul_(-inverse).sigmoid_()
     exponent = round(inverse)
+    if exponent == 10:  # the usual one, without the bookkeeping of a general power
+        torch.square(odds, out=z).square_().mul_(odds)
+        return torch.addcmul(ONE, z, z, out=z).reciprocal_()
     if exponent % 2 == 0:  # the last square and the sum in one step
         root = integer_power(odds, exponent // 2, out=z)
         return torch.addcmul(ONE, root, root, out=z).reciprocal_()

@@ -167,8 +167,8 @@ class MaskSampler:
             return self._drop(index, layer, input.unsqueeze(0)).squeeze(0)
         if input.shape[0] % num_samples:
             raise ValueError(f"a batch of {input.shape[0]} rows cannot be divided into draws={num_samples} equal parts")
-        x = input.unflatten(0, (num_samples, -1))  # (S, rows, ...)
-        self.largest_input = max(self.largest_input, x[0].numel())
+        x = input.unsqueeze(0) if num_samples == 1 else input.unflatten(0, (num_samples, -1))  # (S, rows, ...)
+        self.largest_input = max(self.largest_input, input.numel() // num_samples)
         call = self._call_number(index)
         if self._frozen:
             return (x * self._frozen_mask(index, call, layer, x[0])).flatten(0, 1)
@@ -186,9 +186,9 @@ class MaskSampler:
                 self._kept[key] = self._streams.draw(layer, x, (index, call), self._samples, [Block(0, 0, 1, 1)])
         return self._kept[key]
 
-    def _blocks(self, rows: int) -> list[Block]:
+    def _blocks(self, rows: int) -> tuple[Block, ...]:
         """Streams for the rows of a layer's input: as many as the model's, or a multiple (batch * windows, ...)."""
         if self._input_rows == 0 or rows % self._input_rows:
-            return [Block(self._first_row, 0, rows, rows)]
+            return (Block(self._first_row, 0, rows, rows),)
         factor = rows // self._input_rows
         return cut_rows(self._first_row * factor, rows, self._block_rows * factor)

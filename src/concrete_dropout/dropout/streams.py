@@ -10,6 +10,7 @@ import hashlib
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Literal, get_args
 
 import torch
@@ -19,7 +20,7 @@ from torch.nn.modules.dropout import _DropoutNd
 from concrete_dropout.dropout.kernels import BLOCK, block_workspace
 from concrete_dropout.dropout.kinds import is_channelwise
 from concrete_dropout.dropout.layers import _ConcreteDropoutNd
-from concrete_dropout.dropout.noise import bounded, compute_dtype, open_interval_margin, soft_drop_
+from concrete_dropout.dropout.noise import ZERO, bounded, compute_dtype, open_interval_margin, soft_drop_
 
 Mask = Literal["concrete", "bernoulli"]
 MASKS: tuple[str, ...] = get_args(Mask)
@@ -48,11 +49,12 @@ class Block:
     length: int
 
 
-def cut_rows(first: int, rows: int, per_block: int) -> list[Block]:
+@lru_cache(maxsize=1024)
+def cut_rows(first: int, rows: int, per_block: int) -> tuple[Block, ...]:
     """Rows first, ..., first + rows - 1 as stretches of blocks of ``per_block`` rows.
 
     >>> cut_rows(3, 4, per_block=5)
-    [Block(index=0, skip=3, rows=2, length=5), Block(index=1, skip=0, rows=2, length=5)]
+    (Block(index=0, skip=3, rows=2, length=5), Block(index=1, skip=0, rows=2, length=5))
     """
     blocks, end = [], first + rows
     while first < end:
@@ -60,7 +62,7 @@ def cut_rows(first: int, rows: int, per_block: int) -> list[Block]:
         taken = min(per_block - skip, end - first)
         blocks.append(Block(index, skip, taken, per_block))
         first += taken
-    return blocks
+    return tuple(blocks)
 
 
 class MaskStreams:
@@ -101,18 +103,24 @@ class MaskStreams:
             (len(samples), total mask rows, ...) where trailing dimensions are 1 for channel-wise masks.
         """
         trailing = (x.shape[1], *(1 for _ in x.shape[2:])) if is_channelwise(layer) and x.dim() > 1 else x.shape[1:]
+        if len(samples) == len(blocks) == 1 and blocks[0].skip == 0 and x.is_cpu and x.dtype is torch.float32:
+            mask = torch.empty((1, blocks[0].rows, *trailing), dtype=torch.float32, device="cpu")
+            if 0 < mask.numel() <= BLOCK:  # the usual case of a network of some size, with the least bookkeeping
+                bits, floats = block_workspace(mask.shape)
+                generator = self._stream(x.device, samples.start, *key, blocks[0].index)
+                self._to_masks(mask, bits.draw_(generator), floats, layer, times)
+                return mask
         rows, width = sum(block.rows for block in blocks), math.prod(trailing)
         masks = torch.empty((len(samples), rows * width), dtype=compute_dtype(x.dtype), device=x.device)
+        factors = None if times is None else times.reshape(masks.shape)
         longest = max((block.skip + block.rows) * width for block in blocks)
-        by_bits = masks.device.type == "cpu" and masks.dtype is torch.float32
+        by_bits = masks.is_cpu and masks.dtype is torch.float32
         if by_bits and len(samples) * len(blocks) > 1 and max(masks.numel(), longest) <= BLOCK:
-            self._fill_at_once(masks, layer, key, samples, blocks, width)
-            if times is not None:
-                masks.mul_(times.reshape(masks.shape))
+            self._fill_at_once(masks, layer, key, samples, blocks, width, factors)
         else:
-            factors = [None] * len(samples) if times is None else times.reshape(masks.shape)
-            for sample, of_sample, factor in zip(samples, masks, factors, strict=True):
-                for block, start, out in _pieces(of_sample, blocks, width):
+            for number, sample in enumerate(samples):
+                factor = None if factors is None else factors[number]
+                for block, start, out in _pieces(masks[number], blocks, width):
                     generator = self._stream(x.device, sample, *key, block.index)
                     part = None if factor is None else factor[start : start + out.numel()]
                     self._fill(out, layer, block, width, generator, part)
@@ -126,6 +134,7 @@ class MaskStreams:
         samples: range,
         blocks: Sequence[Block],
         width: int,
+        times: Tensor | None,
     ) -> None:
         """Several small masks: only the bits are drawn one by one."""
         bits = torch.empty(masks.shape, dtype=torch.int32, device="cpu")
@@ -133,10 +142,11 @@ class MaskStreams:
             for block, _, out in _pieces(of_sample, blocks, width):
                 generator = self._stream(bits.device, sample, *key, block.index)
                 stop = (block.skip + block.rows) * width
-                source, _, _ = block_workspace(stop)
+                source, _ = block_workspace(torch.Size([stop]))
                 out.copy_(source.draw_(generator)[block.skip * width :])
-        _, first, second = block_workspace(masks.numel())
-        self._to_masks(masks.view(-1), bits.view(-1), first, second, layer)
+        flat = masks.view(-1)
+        _, floats = block_workspace(flat.shape)
+        self._to_masks(flat, bits.view(-1), floats, layer, None if times is None else times.view(-1))
 
     def _fill(
         self,
@@ -148,7 +158,7 @@ class MaskStreams:
         times: Tensor | None,
     ) -> None:
         """The masks of the rows of a block, into a flat tensor."""
-        by_bits = out.device.type == "cpu" and out.dtype is torch.float32
+        by_bits = out.is_cpu and out.dtype is torch.float32
         if by_bits and block.skip == 0:
             self._fill_by_bits(out, layer, generator, times)
             return
@@ -165,27 +175,31 @@ class MaskStreams:
     def _fill_by_bits(self, out: Tensor, layer: _DropoutNd, generator: torch.Generator, times: Tensor | None) -> None:
         for start in range(0, out.numel(), BLOCK):
             mask = out[start : start + BLOCK]
-            bits, first, second = block_workspace(mask.numel())
-            self._to_masks(mask, bits.draw_(generator), first, second, layer)
-            if times is not None:
-                mask.mul_(times[start : start + BLOCK])
+            bits, floats = block_workspace(mask.shape)
+            part = None if times is None else times[start : start + BLOCK]
+            self._to_masks(mask, bits.draw_(generator), floats, layer, part)
 
-    def _to_masks(self, masks: Tensor, bits: Tensor, first: Tensor, second: Tensor, layer: _DropoutNd) -> None:
-        """Flat masks from random bits; ``first`` and ``second`` are in the cache, where the masks are not yet."""
+    def _to_masks(self, masks: Tensor, bits: Tensor, floats: Tensor, layer: _DropoutNd, times: Tensor | None) -> None:
+        """Flat masks from random bits, with a buffer ``floats`` of the same shape."""
         if not isinstance(layer, _ConcreteDropoutNd) or self.mask == "bernoulli":  # u = 1/2 + bits / 2^32
-            torch.mul(first.copy_(bits).le_((0.5 - layer.p) * 2**32), _hard_scale(layer.p), out=masks)
-            return
-        logit = bounded(layer.p_logit.detach().double().item())
-        scale = 1 + math.exp(logit)
-        z = soft_drop_(first, bits, second, logit, layer.temperature)
-        torch.sub(torch.tensor(scale, dtype=torch.float32), z, alpha=scale, out=masks)  # (1 - z) / (1 - p)
+            retained = floats.copy_(bits).le_((0.5 - layer.p) * 2**32)
+            scale = _hard_scale(layer.p)
+        else:
+            logit = bounded(layer.p_logit.item())
+            # 1 - u is as uniform as u: with the opposite logit, the drop indicator z is distributed as 1 - z
+            retained = soft_drop_(floats, bits, masks, -logit, layer.temperature)
+            scale = 1 + math.exp(logit)
+        if times is None:
+            torch.mul(retained, scale, out=masks)
+        else:
+            torch.addcmul(ZERO, retained, times, value=scale, out=masks)
 
     def _fill_by_uniforms(self, out: Tensor, layer: _DropoutNd, generator: torch.Generator) -> None:
         out.uniform_(generator=generator)
         if not isinstance(layer, _ConcreteDropoutNd) or self.mask == "bernoulli":
             out.le_(1 - layer.p).mul_(_hard_scale(layer.p))
             return
-        logit = bounded(layer.p_logit.detach().double().item())
+        logit = bounded(layer.p_logit.item())
         z = out.logit_(eps=open_interval_margin(out.dtype)).add_(logit).div_(layer.temperature).sigmoid_()
         z.neg_().add_(1).mul_(1 + math.exp(logit))
 

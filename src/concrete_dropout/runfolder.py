@@ -1,0 +1,114 @@
+"""The run folder: what a run leaves behind, written as it goes and read by reports; knows files, not torch.
+
+JSON and text are replaced atomically. Tables are append-only, so that a killed run still has what it had.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+import os
+import tempfile
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+CONFIG = "config.yaml"
+CONFIG_DIFF = "config_diff.json"
+RUN = "run.json"
+METRICS = "metrics.csv"
+DROPOUT = "dropout.csv"
+CONVERGENCE = "convergence.json"
+CALIBRATION = "calibration.json"
+UNCERTAINTY = "uncertainty.json"
+BAND = "band.json"
+SUMMARY = "summary.json"
+REPORT = "report.html"
+FIGURES = "figures"
+CHECKPOINTS = "checkpoints"
+
+METRICS_HEADER = ("step", "epoch", "metric", "value")
+DROPOUT_HEADER = ("step", "layer", "p")
+
+
+def predictions_name(stage: str) -> str:
+    """Name of the table of predictions on "val" or "test" data."""
+    return f"predictions_{stage}.csv"
+
+
+class RunFolder:
+    """Reads and writes the files of one run.
+
+    Args:
+        path: the folder; made when something is first written.
+    """
+
+    def __init__(self, path: Path | str) -> None:
+        self.path = Path(path)
+
+    def write_text(self, name: str, text: str) -> Path:
+        """Replace a file atomically: a reader sees the old text or the new one."""
+        target = self.path / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.", suffix=".tmp")
+        try:
+            with os.fdopen(handle, "w", encoding="utf-8") as file:
+                file.write(text)
+                file.flush()
+                os.fsync(file.fileno())
+            os.chmod(temporary, 0o666 & ~_umask())
+            os.replace(temporary, target)
+        except BaseException:
+            Path(temporary).unlink(missing_ok=True)
+            raise
+        return target
+
+    def write_json(self, name: str, value: Any) -> Path:
+        """Replace a JSON file atomically; NaN and infinities become null, which every reader understands."""
+        return self.write_text(name, json.dumps(_finite(value), indent=1, ensure_ascii=False, allow_nan=False) + "\n")
+
+    def update_json(self, name: str, **changes: Any) -> dict[str, Any]:
+        """Change some keys of a JSON object and keep the others."""
+        value = {**(self.read_json(name) or {}), **changes}
+        self.write_json(name, value)
+        return value
+
+    def append_rows(self, name: str, header: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
+        """Add rows to a CSV table, which starts with its header; on disk when this returns."""
+        target = self.path / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with target.open("a", newline="", encoding="utf-8") as file:
+            writer = csv.writer(file)
+            if file.tell() == 0:
+                writer.writerow(header)
+            writer.writerows(rows)
+
+    def read_json(self, name: str) -> Any:
+        """The content of a JSON file, or None where there is none."""
+        target = self.path / name
+        return json.loads(target.read_text(encoding="utf-8")) if target.is_file() else None
+
+    def read_table(self, name: str) -> list[dict[str, str]]:
+        """The rows of a CSV table; none where there is no file. A last row that a kill cut short is left out."""
+        target = self.path / name
+        if not target.is_file():
+            return []
+        with target.open(newline="", encoding="utf-8") as file:
+            return [row for row in csv.DictReader(file) if None not in row.values() and None not in row]
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, dict):
+        return {str(key): _finite(entry) for key, entry in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_finite(entry) for entry in value]
+    return value
+
+
+def _umask() -> int:
+    current = os.umask(0)
+    os.umask(current)
+    return current
