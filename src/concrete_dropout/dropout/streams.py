@@ -182,7 +182,7 @@ class MaskStreams:
     def _to_masks(self, masks: Tensor, bits: Tensor, floats: Tensor, layer: _DropoutNd, times: Tensor | None) -> None:
         """Flat masks from random bits, with a buffer ``floats`` of the same shape."""
         if not isinstance(layer, _ConcreteDropoutNd) or self.mask == "bernoulli":  # u = 1/2 + bits / 2^32
-            retained = floats.copy_(bits).le_((0.5 - layer.p) * 2**32)
+            retained = floats.copy_(bits).ge_((layer.p - 0.5) * 2**32)
             scale = _hard_scale(layer.p)
         else:
             logit = bounded(layer.p_logit.item())
