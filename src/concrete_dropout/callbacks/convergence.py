@@ -1,0 +1,141 @@
+"""Whether a learned p has settled: its trend over the last fifth of training. Plain numbers, no torch.
+
+A p that is still moving is not a result. The trend is the least-squares slope of p over the last fifth of the steps,
+which noise from mini-batches hardly bends; the change is that slope times the length of the window.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+FRACTION = 0.2
+MIN_ROWS = 3  # two rows give a slope, but no idea of its noise
+
+
+@dataclass(frozen=True)
+class Criterion:
+    """When p counts as converged, and when as saturated.
+
+    Attributes:
+        tolerance: largest change of p over the last fifth.
+        relative_tolerance: the same as a part of p: 0.01 to 0.025 is no small change. Below ``floor`` p counts as
+            ``floor``, because nobody can tell p = 0.001 from p = 0.002 in a network's output.
+        floor: see above.
+        low: below it, p is saturated: the layer has switched its dropout off.
+        high: above it, p is saturated: beyond 0.5 the entropy falls again, and most of the signal is gone.
+    """
+
+    tolerance: float = 0.02
+    relative_tolerance: float = 0.2
+    floor: float = 0.05
+    low: float = 1e-3
+    high: float = 0.6
+
+    def __post_init__(self) -> None:
+        if not (self.tolerance > 0 and self.relative_tolerance > 0):
+            raise ValueError(
+                f"tolerance={self.tolerance!r} and relative_tolerance={self.relative_tolerance!r} must be above 0"
+            )
+        if not 0 <= self.low < self.high <= 1:
+            raise ValueError(f"low={self.low!r} and high={self.high!r} must be in order and within [0, 1]")
+
+    def largest_change(self, p: float) -> float:
+        """What p may change by over the last fifth.
+
+        >>> [round(Criterion().largest_change(p), 3) for p in (0.001, 0.05, 0.08, 0.4)]
+        [0.01, 0.01, 0.016, 0.02]
+        """
+        return min(self.tolerance, self.relative_tolerance * max(p, self.floor))
+
+    def saturated(self, p: float) -> str | None:
+        """ "low", "high" or None."""
+        if p < self.low:
+            return "low"
+        return "high" if p > self.high else None
+
+    def __str__(self) -> str:
+        return (
+            f"A learned p has converged when its trend (least squares) over the last fifth of the steps amounts to a "
+            f"change of at most {self.tolerance:g}, and of at most {self.relative_tolerance:.0%} of p (a p below "
+            f"{self.floor:g} counts as {self.floor:g}). A learned p is saturated below {self.low:g} and above "
+            f"{self.high:g}. A fixed p has nothing to converge."
+        )
+
+
+@dataclass(frozen=True)
+class Convergence:
+    """What became of one layer's p.
+
+    Attributes:
+        initial: p before the first step.
+        final: p after the last.
+        change_last_fifth: trend times a fifth of the steps; None when there are too few rows to tell.
+        trend_per_1000_steps: slope of p; None likewise.
+        converged: see ``Criterion``; False when it cannot be told.
+        saturated: "low", "high" or None.
+    """
+
+    initial: float
+    final: float
+    change_last_fifth: float | None
+    trend_per_1000_steps: float | None
+    converged: bool
+    saturated: str | None
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values for JSON."""
+        return asdict(self)
+
+
+def convergence(
+    steps: Sequence[int],
+    ps: Sequence[float],
+    *,
+    learned: bool = True,
+    initial: float | None = None,
+    criterion: Criterion | None = None,
+) -> Convergence:
+    """Judge the history of one layer's p.
+
+    Args:
+        steps: increasing; those of the whole run, not of its last part.
+        ps: p at these steps.
+        learned: a fixed p is always converged and never saturated: it is what the user chose.
+        initial: where the history begins later than the run; its first p by default.
+        criterion: the thresholds.
+
+    >>> result = convergence(range(0, 1001, 100), [0.5 - 0.1 * i / 10 for i in range(11)])
+    >>> result.change_last_fifth, result.trend_per_1000_steps, result.converged
+    (-0.02, -0.1, True)
+    """
+    if not ps or len(steps) != len(ps):
+        raise ValueError(f"{len(steps)} steps and {len(ps)} values of p: there must be as many, and at least one")
+    criterion = criterion or Criterion()
+    first, final = ps[0] if initial is None else initial, ps[-1]
+    if not learned:
+        return Convergence(first, final, 0.0, 0.0, converged=True, saturated=None)
+    slope = trend(steps, ps)
+    if slope is None:
+        return Convergence(first, final, None, None, converged=False, saturated=criterion.saturated(final))
+    # Steps are counted from 0 also where the history begins later (a run resumed in a new folder).
+    change = slope * FRACTION * steps[-1]
+    allowed = criterion.largest_change(final) * (1 + 1e-9)  # a change of exactly the tolerance is within it
+    return Convergence(first, final, change, 1000 * slope, abs(change) <= allowed, criterion.saturated(final))
+
+
+def trend(steps: Sequence[int], ps: Sequence[float]) -> float | None:
+    """Least-squares slope of p per step over the last fifth, or over the last three rows where that holds fewer.
+
+    None when there is one row only, or where p is not finite.
+    """
+    start = (1 - FRACTION) * steps[-1]
+    inside = max(sum(step >= start for step in steps), MIN_ROWS)
+    xs, ys = list(steps)[-inside:], list(ps)[-inside:]
+    if len(xs) < 2 or not all(map(math.isfinite, ys)):
+        return None
+    x_mean, y_mean = math.fsum(xs) / len(xs), math.fsum(ys) / len(ys)
+    squares = math.fsum((x - x_mean) ** 2 for x in xs)
+    return math.fsum((x - x_mean) * (y - y_mean) for x, y in zip(xs, ys, strict=True)) / squares

@@ -1,0 +1,28 @@
+"""Reports: a run folder in, one self-contained HTML file out. Knows files and figures, not torch.
+
+The page and its parts (``page``, ``Section``, ``cards``, ``table``, ``figure``, ...) serve other reports as well.
+"""
+
+from concrete_dropout.report.components import Card, Section, bullets, cards, code, details, figure, grid, notice, table
+from concrete_dropout.report.html import Html, escape, join, tag
+from concrete_dropout.report.page import page
+from concrete_dropout.report.run import build_run_report
+
+__all__ = [
+    "Card",
+    "Html",
+    "Section",
+    "build_run_report",
+    "bullets",
+    "cards",
+    "code",
+    "details",
+    "escape",
+    "figure",
+    "grid",
+    "join",
+    "notice",
+    "page",
+    "table",
+    "tag",
+]

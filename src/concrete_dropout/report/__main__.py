@@ -1,0 +1,35 @@
+"""``python -m concrete_dropout.report RUN_DIR``: build the report of a run again, from its files."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from concrete_dropout.errors import UserError
+from concrete_dropout.report.run import build_run_report
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Build the reports of the folders on the command line; returns the exit code."""
+    parser = argparse.ArgumentParser(
+        prog="python -m concrete_dropout.report",
+        description="Build report.html of a run again from the files in its folder. Needs neither network nor GPU.",
+    )
+    parser.add_argument(
+        "run_dir", nargs="+", type=Path, metavar="RUN_DIR", help="folder of a run, as train.py prints it"
+    )
+    code = 0
+    for folder in parser.parse_args(arguments).run_dir:
+        try:
+            print(build_run_report(folder))
+        except (UserError, OSError) as error:
+            # A folder that cannot be written to is the user's to mend as well.
+            print(f"error: {error}", file=sys.stderr)
+            code = 2
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(main())

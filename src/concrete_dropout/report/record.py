@@ -1,0 +1,166 @@
+"""Everything that a report needs from one run folder, read once; damaged files become notes, not exceptions."""
+
+from __future__ import annotations
+
+import csv
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
+
+from concrete_dropout import runfolder
+from concrete_dropout.errors import UserError
+from concrete_dropout.runfolder import RunFolder
+
+T = TypeVar("T")
+Points = tuple[list[float], list[float]]
+
+STAGES = ("test", "val")
+STAGE_WORDS = {"test": "test", "val": "validation"}
+# A folder with one of these is a run, however early it ended.
+SIGNS = (runfolder.RUN, runfolder.CONFIG, runfolder.METRICS, runfolder.DROPOUT)
+# Beside what JSON and CSV readers raise: numbers of absurd length, nesting of absurd depth.
+UNREADABLE = (OSError, ValueError, csv.Error, RecursionError)
+
+
+@dataclass(frozen=True)
+class Record:
+    """The content of a run folder; what is missing or unreadable is empty, and ``problems`` says so."""
+
+    name: str
+    run: dict[str, Any] = field(default_factory=dict)
+    summary: dict[str, Any] = field(default_factory=dict)
+    convergence: dict[str, Any] = field(default_factory=dict)
+    calibration: dict[str, Any] = field(default_factory=dict)
+    uncertainty: dict[str, Any] = field(default_factory=dict)
+    band: dict[str, Any] = field(default_factory=dict)
+    config: str = ""
+    config_diff: list[dict[str, Any]] | None = None
+    metrics: dict[str, Points] = field(default_factory=dict)
+    dropout: dict[str, Points] = field(default_factory=dict)
+    predictions: dict[str, list[dict[str, str]]] = field(default_factory=dict)
+    problems: list[str] = field(default_factory=list)
+
+    @property
+    def state(self) -> str:
+        """ "running", "finished", "failed", "interrupted", or "" where it is not recorded."""
+        return str(self.run.get("state") or "")
+
+    @property
+    def stage(self) -> str:
+        """The data that headline numbers are about: "test" where it was scored, else "val"."""
+        return next((stage for stage in STAGES if self.metric(stage, "nll") is not None), "val")
+
+    @property
+    def step(self) -> float | None:
+        """The last training step that left a trace."""
+        traces = [steps[-1] for steps, _ in (*self.metrics.values(), *self.dropout.values()) if steps]
+        recorded = finite(self.run.get("step"))
+        return max([*traces, *([recorded] if recorded is not None else [])], default=None)
+
+    def metric(self, stage: str, name: str) -> float | None:
+        """Final value of a metric, from the first file that has it."""
+        found = finite(mapping(self.summary.get("metrics")).get(f"{stage}/{name}"))
+        if found is None and (points := self.metrics.get(f"{stage}/{name}")):
+            found = points[1][-1]
+        for source in (self.calibration, self.uncertainty):
+            if found is None:
+                # In these files "rmse" is the calibration curve's.
+                key = {"calibration_rmse": "rmse", "rmse": ""}.get(name, name)
+                found = finite(mapping(source.get(stage)).get(key))
+        return found
+
+    def num_points(self, stage: str) -> float | None:
+        """Number of observations that a stage scored."""
+        sources = (mapping(source.get(stage)) for source in (self.calibration, self.uncertainty))
+        return next((n for source in sources if (n := finite(source.get("num_points"))) is not None), None)
+
+
+def read_record(path: Path) -> Record:
+    """Read a run folder.
+
+    Raises:
+        UserError: where there is no run.
+    """
+    _check(path)
+    folder = RunFolder(path)
+    problems: list[str] = []
+
+    def attempt(name: str, read: Callable[[], T], fallback: T) -> T:
+        try:
+            return read()
+        except UNREADABLE as error:
+            problems.append(f"{name} cannot be read ({type(error).__name__}: {str(error)[:200]}); it was left out.")
+            return fallback
+
+    def entry(name: str) -> dict[str, Any]:
+        value = attempt(name, lambda: folder.read_json(name), None)
+        if value is not None and not isinstance(value, dict):
+            problems.append(f"{name} holds no JSON object; it was left out.")
+        return mapping(value)
+
+    def rows(name: str) -> list[dict[str, str]]:
+        return attempt(name, lambda: folder.read_table(name), [])
+
+    config = path / runfolder.CONFIG
+    text = attempt(config.name, lambda: config.read_text(encoding="utf-8") if config.is_file() else "", "")
+    diff = attempt(runfolder.CONFIG_DIFF, lambda: folder.read_json(runfolder.CONFIG_DIFF), None)
+    return Record(
+        name=path.resolve().name,
+        run=entry(runfolder.RUN),
+        summary=entry(runfolder.SUMMARY),
+        convergence=entry(runfolder.CONVERGENCE),
+        calibration=entry(runfolder.CALIBRATION),
+        uncertainty=entry(runfolder.UNCERTAINTY),
+        band=entry(runfolder.BAND),
+        config=text,
+        config_diff=dicts(diff) if isinstance(diff, list) else None,
+        metrics=_points(rows(runfolder.METRICS), "metric", "value"),
+        dropout=_points(rows(runfolder.DROPOUT), "layer", "p"),
+        predictions={stage: found for stage in STAGES if (found := rows(runfolder.predictions_name(stage)))},
+        problems=problems,
+    )
+
+
+def mapping(value: Any) -> dict[str, Any]:
+    """The value if it is a dict, else an empty one."""
+    return value if isinstance(value, dict) else {}
+
+
+def dicts(value: Any) -> list[dict[str, Any]]:
+    """The dicts in a list."""
+    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
+
+
+def finite(value: Any) -> float | None:
+    """A finite number, else None; numbers of JSON or texts of a table."""
+    if value is None or isinstance(value, bool):
+        return None
+    try:
+        found = float(value)
+    except (TypeError, ValueError, OverflowError):
+        return None
+    return found if math.isfinite(found) else None
+
+
+def _points(rows: list[dict[str, str]], key: str, value: str) -> dict[str, Points]:
+    """Rows in long format as one series per name, by step; rows without numbers are left out."""
+    found: dict[str, dict[float, float]] = {}
+    for row in rows:
+        step, number = finite(row.get("step")), finite(row.get(value))
+        if step is not None and number is not None and row.get(key):
+            # A resumed run repeats steps: the later row counts.
+            found.setdefault(row[key], {})[step] = number
+    ordered = {name: sorted(series.items()) for name, series in found.items()}
+    return {name: ([step for step, _ in pairs], [p for _, p in pairs]) for name, pairs in ordered.items()}
+
+
+def _check(path: Path) -> None:
+    if not path.is_dir():
+        raise UserError(f"{path} is no folder: give the run folder that train.py printed.")
+    if any((path / name).is_file() for name in SIGNS):
+        return
+    inside = sorted({str(found.parent) for found in path.glob(f"*/{runfolder.RUN}")})
+    hint = f" Runs inside of it: {', '.join(inside[:3])}{', ...' if len(inside) > 3 else ''}." if inside else ""
+    raise UserError(f"{path} holds no run (none of {', '.join(SIGNS)}): give the folder of one run.{hint}")
