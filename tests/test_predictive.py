@@ -111,6 +111,49 @@ def test_gaussian_log_likelihood_of_maps() -> None:
     assert_close(accumulator.compute().log_likelihood, reference)
 
 
+@pytest.mark.parametrize("outputs", [1, 2])
+@pytest.mark.parametrize("batch_samples", [1, 5, None])
+def test_pit_is_the_mixtures_distribution_function(x: Tensor, outputs: int, batch_samples: int | None) -> None:
+    model, y = Regressor(outputs), torch.randn(ROWS, outputs)
+    mean, log_var = loop(model, x)
+    reference = torch.distributions.Normal(mean, (0.5 * log_var).exp()).cdf(y.double()).mean(0)
+    prediction = mc_predict(model, x, "gaussian", SAMPLES, targets=y, seed=0, batch_samples=batch_samples)
+    assert prediction.pit.shape == (ROWS, outputs)
+    assert_close(prediction.pit, reference)
+    assert mc_predict(model, x, "gaussian", SAMPLES, seed=0).pit is None
+    by_rows = mc_predict(model, x, "gaussian", SAMPLES, targets=y, seed=0, batch_rows=3)
+    assert_close(by_rows.pit, reference)
+
+
+def test_pit_with_shared_noise_and_one_pass() -> None:
+    model, x, y = nn.Linear(3, 2), torch.randn(ROWS, 3), torch.randn(ROWS, 2)
+    log_var = torch.tensor([-1.0, 2.0])
+    prediction = mc_predict(model, x, "gaussian", 0, targets=y, log_var=log_var)
+    reference = torch.distributions.Normal(model(x).double(), (0.5 * log_var.double()).exp()).cdf(y.double())
+    assert_close(prediction.pit, reference.detach())
+
+
+def test_pit_of_targets_from_the_mixture_is_uniform() -> None:
+    """Targets drawn from the prediction itself: the PIT's mean is 1/2 and its variance 1/12, within 5 errors."""
+    rows, generator = 20_000, torch.Generator().manual_seed(0)
+    mean, log_var = torch.randn(3, rows, generator=generator), torch.randn(3, rows, generator=generator)
+    component = torch.randint(3, (1, rows), generator=generator)
+    noise = torch.randn(rows, generator=generator)
+    y = mean.gather(0, component)[0] + (0.5 * log_var).exp().gather(0, component)[0] * noise
+    accumulator = GaussianAccumulator(y)
+    accumulator.update(mean[:1], log_var[:1])
+    accumulator.update(mean[1:], log_var[1:])
+    pit = accumulator.compute().pit.double()
+    assert pit.mean().item() == pytest.approx(1 / 2, abs=5 * math.sqrt(1 / 12 / rows))
+    assert pit.var().item() == pytest.approx(1 / 12, abs=5 * math.sqrt(1 / 180 / rows))
+
+
+def test_pit_far_away_is_0_or_1() -> None:
+    accumulator = GaussianAccumulator(torch.tensor([-1e6, 1e6]))
+    accumulator.update(torch.zeros(3, 2), torch.full((3, 2), -50.0))
+    assert accumulator.compute().pit.tolist() == [0.0, 1.0]
+
+
 def test_gaussian_log_likelihood_does_not_underflow() -> None:
     accumulator = GaussianAccumulator(torch.tensor([1e4]))
     accumulator.update(torch.zeros(3, 1), torch.zeros(3, 1))

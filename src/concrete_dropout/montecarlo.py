@@ -49,7 +49,8 @@ def mc_predict(
         memory_budget: bytes of activations that a pass may take.
 
     Returns:
-        A ``GaussianPrediction`` or a ``CategoricalPrediction``, by the likelihood.
+        A ``GaussianPrediction`` or a ``CategoricalPrediction``, by the likelihood. With targets it has their
+        ``log_likelihood``, a Gaussian one their ``pit`` as well.
 
     >>> model = nn.Sequential(nn.Linear(2, 8), nn.Dropout(0.5), nn.Linear(8, 3))
     >>> prediction = mc_predict(model, torch.ones(4, 2), "categorical", samples=20, seed=0)

@@ -22,12 +22,15 @@ class GaussianPrediction:
         epistemic: Var_t[mu_t], the variance of the function.
         aleatoric: E_t[sigma_t^2], the variance of the noise.
         log_likelihood: of the targets, per row: logsumexp_t log N(y | mu_t, sigma_t^2) - log T; None without targets.
+        pit: E_t Phi((y - mu_t) / sigma_t), the mixture's distribution function at each target (its probability integral
+            transform): uniform on (0, 1) where the prediction is calibrated; None without targets.
     """
 
     mean: Tensor
     epistemic: Tensor
     aleatoric: Tensor
     log_likelihood: Tensor | None = None
+    pit: Tensor | None = None
 
     @property
     def predictive(self) -> Tensor:
@@ -73,10 +76,10 @@ Prediction = GaussianPrediction | CategoricalPrediction
 
 
 class GaussianAccumulator:
-    """Streaming moments (Welford, merged batch by batch) and log-likelihood of Gaussian outputs.
+    """Streaming moments (Welford, merged batch by batch), log-likelihood and PIT of Gaussian outputs.
 
     Args:
-        targets: (rows, ...) to score; the log-density of a row is summed over its outputs.
+        targets: (rows, ...) to score; the log-density of a row is summed over its outputs, the PIT is of each output.
 
     >>> accumulator = GaussianAccumulator()
     >>> accumulator.update(torch.tensor([[0.0], [2.0]]), torch.zeros(2, 1))  # two samples of one row
@@ -92,6 +95,7 @@ class GaussianAccumulator:
         self._squares: Tensor
         self._noise: Tensor
         self._log_sum: Tensor | None = None
+        self._pit: Tensor
 
     def update(self, mean: Tensor, log_var: Tensor | None = None) -> None:
         """Add samples: ``mean`` (S, rows, ...), ``log_var`` that broadcasts with it (None: no noise is modelled)."""
@@ -122,16 +126,24 @@ class GaussianAccumulator:
             raise ValueError(
                 f"targets {tuple(self._targets.shape)} must have the shape of the mean {tuple(mean.shape[1:])}"
             )
-        log_density = gaussian_log_density(self._targets, mean, log_var.to(mean.dtype))  # (S, rows, ...)
+        log_var = log_var.to(mean.dtype)
+        log_density = gaussian_log_density(self._targets, mean, log_var)  # (S, rows, ...)
         batch = torch.logsumexp(log_density.flatten(2).sum(2) if mean.dim() > 2 else log_density, dim=0)
-        self._log_sum = batch if self._log_sum is None else torch.logaddexp(self._log_sum, batch)
+        pit = gaussian_cdf(self._targets, mean, log_var).mean(0)
+        if self._log_sum is None:
+            self._log_sum, self._pit = batch, pit
+        else:
+            self._log_sum = torch.logaddexp(self._log_sum, batch)
+            self._pit = torch.lerp(self._pit, pit, mean.shape[0] / self._count)  # the count has these samples already
 
     def compute(self) -> GaussianPrediction:
         """The prediction so far."""
         if self._mean is None:
             raise ValueError("no samples were added yet")
-        score = None if self._log_sum is None else self._log_sum - math.log(self._count)
-        return GaussianPrediction(self._mean, self._squares / self._count, self._noise, score)
+        moments = self._mean, self._squares / self._count, self._noise
+        if self._log_sum is None:
+            return GaussianPrediction(*moments)
+        return GaussianPrediction(*moments, self._log_sum - math.log(self._count), self._pit)
 
 
 class CategoricalAccumulator:
@@ -194,6 +206,12 @@ class CategoricalAccumulator:
 def gaussian_log_density(y: Tensor, mean: Tensor, log_var: Tensor) -> Tensor:
     """Log N(y | mean, exp(log_var)) in nats, with its constant: -(log 2 pi + log_var + (y - mean)^2 / var) / 2."""
     return -0.5 * (math.log(2 * math.pi) + log_var + (y - mean).square() * torch.exp(-log_var))
+
+
+def gaussian_cdf(y: Tensor, mean: Tensor, log_var: Tensor) -> Tensor:
+    """Phi((y - mean) / sigma), the distribution function of N(mean, exp(log_var)) at y."""
+    z = (y - mean) * torch.exp(-0.5 * log_var)
+    return 0.5 + 0.5 * torch.erf(z * math.sqrt(0.5))
 
 
 def entropy(probabilities: Tensor, dim: int) -> Tensor:

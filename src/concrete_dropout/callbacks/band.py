@@ -36,7 +36,9 @@ def predictive_band(
     grid = torch.linspace(low - reach, high + reach, num_points, dtype=torch.float64)
     with torch.no_grad():
         predict = cast(Any, task).predict
-        prediction = cast(GaussianPrediction, predict(grid[:, None].to(task.device), samples=samples))
+        # One mask per sample for the whole grid: functions, whose spread is smooth over x.
+        points = grid[:, None].to(task.device)
+        prediction = cast(GaussianPrediction, predict(points, samples=samples, frozen_masks=True))
     features, targets = column_names(trainer, 1, y.shape[1])
     shown = np.unique(np.linspace(0, len(x) - 1, min(len(x), MAX_POINTS)).round().astype(int))
 
