@@ -57,6 +57,50 @@ def test_predictive_imports_the_core_only() -> None:
     assert [m for m in found if not is_allowed(m, ("concrete_dropout.dropout",))] == []
 
 
+# package -> the packages of this project that it may import; imports go one way
+LAYERS = {
+    "errors": (),
+    "runfolder": (),
+    "scaling": (),
+    "dropout": (),
+    "predictive": ("dropout",),
+    "montecarlo": ("dropout", "predictive"),
+    "settings": ("dropout", "errors"),
+    "models": ("dropout", "errors"),
+    "metrics": ("predictive",),
+    "data": ("errors", "scaling"),
+    "tasks": ("dropout", "errors", "metrics", "models", "montecarlo", "predictive", "scaling", "settings"),
+    "plots": (),
+    "callbacks": ("dropout", "errors", "metrics", "plots", "predictive", "runfolder", "tasks"),
+    "report": ("errors", "plots", "runfolder"),
+    "cli": ("callbacks", "data", "errors", "models", "report", "runfolder", "settings", "tasks"),
+}
+LIGHTNING = {"data", "tasks", "callbacks", "cli"}
+WITHOUT_TORCH = {"errors", "runfolder", "plots", "report"}
+
+
+def package_of(path: Path) -> str:
+    return path.relative_to(SOURCE).parts[0].removesuffix(".py")
+
+
+MODULES = [path for path in ALL if package_of(path) != "__init__"]
+
+
+@pytest.mark.parametrize("path", MODULES, ids=name_of)
+def test_imports_go_one_way(path: Path) -> None:
+    package = package_of(path)
+    ours = {m.split(".")[1] for m in imports(path) if m.startswith("concrete_dropout.")}
+    assert ours - {package} - set(LAYERS[package]) == set()
+
+
+@pytest.mark.parametrize("path", MODULES, ids=name_of)
+def test_frameworks_keep_to_their_packages(path: Path) -> None:
+    package, tops = package_of(path), {m.partition(".")[0] for m in imports(path)}
+    assert package in LIGHTNING or "pytorch_lightning" not in tops
+    assert package == "cli" or not tops & {"hydra", "omegaconf"}
+    assert package not in WITHOUT_TORCH or not tops & {"torch", "torchmetrics", "pytorch_lightning"}
+
+
 @pytest.mark.parametrize("path", ALL, ids=name_of)
 def test_files_are_short(path: Path) -> None:
     assert len(path.read_text().splitlines()) <= MAX_LINES
