@@ -5,8 +5,14 @@ import random
 
 import numpy as np
 import pytest
+import pytorch_lightning as pl
 
-from concrete_dropout.callbacks.convergence import Criterion, convergence, trend
+from concrete_dropout.callbacks.convergence import Criterion, Pace, convergence, trend
+from concrete_dropout.callbacks.pace import logit_pace
+from concrete_dropout.data import SyntheticData
+from concrete_dropout.models import MLP, GaussianHead
+from concrete_dropout.settings import DropoutSettings, OptimSettings
+from concrete_dropout.tasks import RegressionTask
 
 STEPS = list(range(0, 1001, 10))
 
@@ -91,3 +97,57 @@ def test_bad_arguments_are_refused() -> None:
 def test_the_criterion_is_put_in_words() -> None:
     words = str(Criterion(tolerance=0.03, low=0.002))
     assert all(part in words for part in ("last fifth", "at most 0.03", "20% of p", "below 0.002", "above 0.6"))
+
+
+def climb(p_lr: float, num_steps: int, start: float = 0.1, share: float = 1.0) -> tuple[list[int], list[float], Pace]:
+    """p whose logit goes ``share`` of the way that its learning rate allows, and the pace of that rate."""
+    steps = list(range(0, num_steps + 1, 10))
+    origin = math.log(start / (1 - start))
+    ps = [1 / (1 + math.exp(-origin - share * p_lr * step)) for step in steps]
+    window = num_steps // 5
+    return steps, ps, Pace(p_lr * window, p_lr * num_steps, window)
+
+
+def test_a_p_that_crept_one_way_has_not_converged() -> None:
+    """600 steps of 1e-3: p has hardly moved, because it could not."""
+    steps, ps, pace = climb(1e-3, 600)
+    judged = convergence(steps, ps, pace=pace)
+    assert judged.drift == pytest.approx(1.0, rel=1e-6)
+    assert convergence(steps, ps).converged
+    assert not judged.converged
+
+
+def test_a_slow_p_that_wanders_has_converged() -> None:
+    steps, ps, pace = climb(1e-3, 600, share=0.05)
+    judged = convergence(steps, ps, pace=pace)
+    assert judged.drift == pytest.approx(0.05, rel=1e-6)
+    assert judged.converged
+
+
+def test_a_p_that_falls_to_nothing_has_converged() -> None:
+    """Its logit goes on for ever, but 0.0005 and 0 are the same p."""
+    steps, ps, pace = climb(1e-3, 600, start=5e-4, share=-1.0)
+    judged = convergence(steps, ps, pace=pace)
+    assert (judged.converged, judged.saturated) == (True, "low")
+
+
+def test_in_a_short_window_a_random_walk_may_look_one_way() -> None:
+    assert Pace(1.0, 5.0, 400).one_way == 0.3
+    assert Pace(1.0, 5.0, 25).one_way == pytest.approx(0.6)
+
+
+@pytest.mark.parametrize("schedule", ["constant", "linear"])
+def test_the_pace_is_read_from_the_optimiser(schedule: str) -> None:
+    data = SyntheticData(num_data=64, num_val=0, num_test=0, batch_size=16, min_steps_per_epoch=20)
+    network = DropoutSettings().apply(GaussianHead(MLP(1, 2, (8,))), data.example_input)
+    settings = OptimSettings(lr=1e-3, p_lr=1e-2, schedule=schedule, hold=0.5)
+    spec = data.spec
+    task = RegressionTask(network, num_train=64, inputs=spec.inputs, targets=spec.targets, optim=settings)
+    trainer = pl.Trainer(
+        accelerator="cpu", max_steps=20, logger=False, enable_checkpointing=False, enable_progress_bar=False
+    )
+    trainer.fit(task, datamodule=data)
+    pace = logit_pace(trainer)
+    rates = [1e-2 * settings.factor(20)(step) for step in range(16, 20)]
+    assert pace is not None
+    assert (pace.window, pace.whole, pace.steps) == (pytest.approx(sum(rates)), pytest.approx(0.2), 4)

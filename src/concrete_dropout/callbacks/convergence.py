@@ -2,6 +2,10 @@
 
 A p that is still moving is not a result. The trend is the least-squares slope of p over the last fifth of the steps,
 which noise from mini-batches hardly bends; the change is that slope times the length of the window.
+
+A small learning rate, or one that has gone down to 0, makes any change small. So the trend is also compared with the
+furthest that the optimiser could have gone: a p that went one way all the time has not arrived anywhere, however short
+the way was.
 """
 
 from __future__ import annotations
@@ -60,9 +64,30 @@ class Criterion:
         return (
             f"A learned p has converged when its trend (least squares) over the last fifth of the steps amounts to a "
             f"change of at most {self.tolerance:g}, and of at most {self.relative_tolerance:.0%} of p (a p below "
-            f"{self.floor:g} counts as {self.floor:g}). A learned p is saturated below {self.low:g} and above "
-            f"{self.high:g}. A fixed p has nothing to converge."
+            f"{self.floor:g} counts as {self.floor:g}). It has not if it moved one way as fast as its learning rate "
+            f"allows, and as much training again would carry it further than that. A learned p is saturated below "
+            f"{self.low:g} and above {self.high:g}. A fixed p has nothing to converge."
         )
+
+
+@dataclass(frozen=True)
+class Pace:
+    """How far an optimiser with normalised steps (Adam, RMSprop) can carry a logit when every step goes the same way.
+
+    Attributes:
+        window: within the last fifth of the steps: the sum of the learning rates there.
+        whole: within as many steps as the whole training had, at the full learning rate.
+        steps: number of steps in the window.
+    """
+
+    window: float
+    whole: float
+    steps: int
+
+    @property
+    def one_way(self) -> float:
+        """The part of ``window`` beyond which a move is no random walk any more."""
+        return max(0.3, 3 / math.sqrt(max(self.steps, 1)))
 
 
 @dataclass(frozen=True)
@@ -76,6 +101,7 @@ class Convergence:
         trend_per_1000_steps: slope of p; None likewise.
         converged: see ``Criterion``; False when it cannot be told.
         saturated: "low", "high" or None.
+        drift: trend of the logit over the last fifth, as a part of the furthest it could have gone; None if unknown.
     """
 
     initial: float
@@ -84,6 +110,7 @@ class Convergence:
     trend_per_1000_steps: float | None
     converged: bool
     saturated: str | None
+    drift: float | None = None
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values for JSON."""
@@ -97,6 +124,7 @@ def convergence(
     learned: bool = True,
     initial: float | None = None,
     criterion: Criterion | None = None,
+    pace: Pace | None = None,
 ) -> Convergence:
     """Judge the history of one layer's p.
 
@@ -106,6 +134,7 @@ def convergence(
         learned: a fixed p is always converged and never saturated: it is what the user chose.
         initial: where the history begins later than the run; its first p by default.
         criterion: the thresholds.
+        pace: of the optimiser, where it is known.
 
     >>> result = convergence(range(0, 1001, 100), [0.5 - 0.1 * i / 10 for i in range(11)])
     >>> result.change_last_fifth, result.trend_per_1000_steps, result.converged
@@ -123,7 +152,28 @@ def convergence(
     # Steps are counted from 0 also where the history begins later (a run resumed in a new folder).
     change = slope * FRACTION * steps[-1]
     allowed = criterion.largest_change(final) * (1 + 1e-9)  # a change of exactly the tolerance is within it
-    return Convergence(first, final, change, 1000 * slope, abs(change) <= allowed, criterion.saturated(final))
+    drift = None if pace is None else _drift(steps, ps, pace)
+    arrived = drift is None or pace is None or abs(drift) <= pace.one_way or abs(_ahead(final, drift, pace)) <= allowed
+    return Convergence(
+        first, final, change, 1000 * slope, abs(change) <= allowed and arrived, criterion.saturated(final), drift
+    )
+
+
+def _drift(steps: Sequence[int], ps: Sequence[float], pace: Pace) -> float | None:
+    """Trend of the logit over the last fifth, as a part of what the optimiser could do at most."""
+    if pace.window <= 0 or not all(0 < p < 1 for p in ps):
+        return None
+    slope = trend(steps, [_logit(p) for p in ps])
+    return None if slope is None else slope * FRACTION * steps[-1] / pace.window
+
+
+def _ahead(p: float, drift: float, pace: Pace) -> float:
+    """How far p would go from here in as much training again, at the full learning rate and this drift."""
+    return 1 / (1 + math.exp(-_logit(p) - drift * pace.whole)) - p
+
+
+def _logit(p: float) -> float:
+    return math.log(p) - math.log1p(-p)
 
 
 def trend(steps: Sequence[int], ps: Sequence[float]) -> float | None:

@@ -11,6 +11,7 @@ import pytorch_lightning as pl
 from concrete_dropout.callbacks.convergence import Convergence, Criterion, convergence
 from concrete_dropout.callbacks.loggers import log_figure, log_lines, log_scalars, log_table, logging_interval
 from concrete_dropout.callbacks.network import active_layers
+from concrete_dropout.callbacks.pace import logit_pace
 from concrete_dropout.callbacks.tables import cut_table
 from concrete_dropout.runfolder import CONVERGENCE, DROPOUT, DROPOUT_HEADER, RunFolder
 
@@ -84,6 +85,7 @@ class ProbabilityMonitor(pl.Callback):
             return
         self._record(trainer, pl_module)
         learned = {row.module for row in active_layers(pl_module) if row.kind == "concrete"}
+        pace = logit_pace(trainer)
         results = {
             name: convergence(
                 steps,
@@ -91,6 +93,7 @@ class ProbabilityMonitor(pl.Callback):
                 learned=name in learned,
                 initial=self._initial_of(name),
                 criterion=self.criterion,
+                pace=pace,
             )
             for name, (steps, ps) in self._history.items()
         }
