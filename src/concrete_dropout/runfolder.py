@@ -94,7 +94,8 @@ class RunFolder:
         target = self.path / name
         if not target.is_file():
             return []
-        with target.open(newline="", encoding="utf-8") as file:
+        # A kill may also cut a character of several bytes in two: that costs the character, not the table.
+        with target.open(newline="", encoding="utf-8", errors="replace") as file:
             return [row for row in csv.DictReader(file) if None not in row.values() and None not in row]
 
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import plotly.graph_objects as go
 import pytest
 
-from concrete_dropout.plots import TEMPLATE, calibration, metrics, probabilities, uncertainty
+from concrete_dropout.plots import TEMPLATE, calibration, metrics, probabilities, replicas, study, uncertainty
 
 HOSTILE = "<b>x</b><a href='javascript:alert(1)'>y</a>%{customdata}</script>"
 
@@ -28,6 +28,15 @@ EMPTY: dict[str, Callable[[], go.Figure]] = {
     ),
     "histogram": lambda: uncertainty.histogram([]),
     "curves": lambda: metrics.curves({}),
+    "spread": lambda: replicas.spread({}),
+    "spread without values": lambda: replicas.spread({"a": [([], []), ([0], [None])]}),
+    "spread without shared steps": lambda: replicas.spread({"a": [([0], [0.1]), ([1], [0.1])]}),
+    "by_group": lambda: replicas.by_group("layer", {"a": ([], [])}),
+    "strip": lambda: replicas.strip({}),
+    "strip without values": lambda: replicas.strip({"a": {"b": [None]}, "c": {}}),
+    "against_initial": lambda: replicas.against_initial({"a": ([0.1], [None])}),
+    "against_size": lambda: study.against_size("Title", "y", {"a": {10: [None]}, "b": {0: [1.0]}}),
+    "differences": lambda: study.differences({}),
     "curves without values": lambda: metrics.curves({"val/nll": ([1], [None])}),
 }
 
@@ -41,6 +50,12 @@ ONE_POINT: dict[str, Callable[[], go.Figure]] = {
     "error_against_std": lambda: uncertainty.error_against_std({"target": [1], "mean": [1], "predictive_std": [0]}),
     "histogram": lambda: uncertainty.histogram({"epistemic_std": [0.0]}),
     "curves": lambda: metrics.curves({"val/nll": ([10], [1.5])}),
+    "spread": lambda: replicas.spread({"a": [([0], [0.1])]}),
+    "by_group": lambda: replicas.by_group("layer", {"a": ([0], [0.1])}),
+    "strip": lambda: replicas.strip({"a": {"b": [0.0]}}),
+    "against_initial": lambda: replicas.against_initial({"a": ([0.0], [0.0])}),
+    "against_size": lambda: study.against_size("Title", "y", {"a": {10: [1.0]}}, reference=1.0),
+    "differences": lambda: study.differences({"a": {"RMSE": 0.0}}),
 }
 
 HOSTILE_NAMES: dict[str, Callable[[], go.Figure]] = {
@@ -50,6 +65,12 @@ HOSTILE_NAMES: dict[str, Callable[[], go.Figure]] = {
     "coverage_curve": lambda: calibration.coverage_curve({HOSTILE: ([0.5], [0.4])}),
     "band": lambda: uncertainty.band({"feature": HOSTILE, "target": HOSTILE, "train_x": [0], "train_y": [1]}),
     "curves": lambda: metrics.curves({HOSTILE: ([0], [1])}, title=HOSTILE),
+    "spread": lambda: replicas.spread({HOSTILE: [([0], [0.1]), ([0], [0.2])]}),
+    "by_group": lambda: replicas.by_group(HOSTILE, {HOSTILE: ([0], [0.1])}),
+    "strip": lambda: replicas.strip({HOSTILE: {HOSTILE: [0.1, 0.2]}}, HOSTILE),
+    "against_initial": lambda: replicas.against_initial({HOSTILE: ([0.1], [0.2])}),
+    "against_size": lambda: study.against_size(HOSTILE, HOSTILE, {HOSTILE: {10: [1.0]}}, 1.0, HOSTILE),
+    "differences": lambda: study.differences({HOSTILE: {HOSTILE: 1.0}}),
 }
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.report.replica_runs import SIZES, STARTS, write_replicas, write_study
 from tests.report.runs import write_killed_run, write_run
 from tests.report.test_run import HOSTILE, write_hostile
 
@@ -20,6 +21,10 @@ VARIANTS: dict[str, Any] = {
     "killed": write_killed_run,
     "fixed": lambda path: write_run(path, dropout="fixed"),
     "sixty layers": lambda path: write_run(path, num_layers=60, inputs=3, outputs=("a", "b")),
+    "splits": write_replicas,
+    "amounts of data": lambda path: write_replicas(path, SIZES),
+    "initial p": lambda path: write_replicas(path, STARTS),
+    "study": lambda path: write_study(path, {"boston": "finished", "yacht": "finished", "naval": "pending"}),
 }
 
 
@@ -132,3 +137,28 @@ def test_headings_and_names_for_screen_readers(browser: Any, run_dir: Path) -> N
         assert page.locator("table th:not([scope])").count() == 0
         ids = page.evaluate("Array.from(document.querySelectorAll('h2[id]'), h => h.id)")
         assert len(set(ids)) == len(ids) == 7
+
+
+def test_a_study_leads_to_the_reports_of_its_sets(browser: Any, tmp_path: Path) -> None:
+    path = write_study(tmp_path / "study", {"boston": "finished", "yacht": "running"})
+    build_run_report(path / "boston")
+    with opened(browser, build_run_report(path)) as (page, _, complaints):
+        assert (
+            "better"
+            in page.locator("section", has=page.locator("#log_likelihood")).locator("tbody tr").nth(0).inner_text()
+        )
+        page.get_by_role("link", name="boston", exact=True).first.click()
+        page.wait_for_selector("html[data-drawn]", timeout=60_000, state="attached")
+        assert page.url == (path / "boston" / "report.html").as_uri()
+        assert page.locator("h1").inner_text().startswith("synthetic")
+        assert complaints == []
+
+
+def test_hostile_replicas_are_shown_and_not_run(browser: Any, tmp_path: Path) -> None:
+    path = write_replicas(tmp_path / "run", [{HOSTILE: HOSTILE}, {HOSTILE: "b"}], layers=[HOSTILE, "b"], moving=(0,))
+    write_hostile(path)
+    with opened(browser, build_run_report(path)) as (page, requests, complaints):
+        assert complaints == []
+        assert len(requests) == 1
+        assert page.locator("img").count() == 0
+        assert page.locator(".plot svg a").count() == 0

@@ -1,4 +1,4 @@
-"""``python -m concrete_dropout.report RUN_DIR``: build the report of a run again, from its files."""
+"""``python -m concrete_dropout.report RUN_DIR``: build the report of a run or a study again, from its files."""
 
 from __future__ import annotations
 
@@ -15,10 +15,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Build the reports of the folders on the command line; returns the exit code."""
     parser = argparse.ArgumentParser(
         prog="python -m concrete_dropout.report",
-        description="Build report.html of a run again from the files in its folder. Needs neither network nor GPU.",
+        description="Build report.html of a run or a study again from the files in its folder: no network, no GPU.",
     )
     parser.add_argument(
-        "run_dir", nargs="+", type=Path, metavar="RUN_DIR", help="folder of a run, as train.py prints it"
+        "run_dir",
+        nargs="+",
+        type=Path,
+        metavar="RUN_DIR",
+        help="folder of a run, of replicas or of a study, as train.py prints it",
     )
     code = 0
     for folder in parser.parse_args(arguments).run_dir:

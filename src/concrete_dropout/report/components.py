@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -29,6 +29,15 @@ class Section:
         """The section as markup."""
         heading = tag("h2", self.heading, id=self.key)
         return tag("section", heading, escape(self.body), aria_labelledby=self.key)
+
+
+def guarded(build: Callable[[], Section], key: str, heading: str) -> Section:
+    """A section, or a sentence in its place: a file of an unforeseen shape costs one section, not the report."""
+    try:
+        return build()
+    except Exception as error:
+        text = f"This section could not be built from the run's files ({type(error).__name__}: {str(error)[:200]})."
+        return Section(key, heading, paragraph(text))
 
 
 @dataclass(frozen=True)

@@ -82,7 +82,7 @@ def _layer(
         kind=kind,
         initial=initial,
         final=final,
-        change=_first(judged.get("change_last_fifth"), _change_last_fifth(steps, values)),
+        change=_first(judged.get("change_last_fifth"), change_last_fifth(steps, values)),
         converged=converged if isinstance(converged, bool) else None,
         saturated=str(saturated) if saturated else None,
         owners=tuple(str(owner) for owner in owners) if isinstance(owners, list) else (),
@@ -91,11 +91,25 @@ def _layer(
     )
 
 
+def short_names(names: list[str]) -> list[str]:
+    """Names without what they share in front, down to their last two parts.
+
+    >>> short_names(["network.layers.0", "network.layers.2"])
+    ['layers.0', 'layers.2']
+    """
+    parts = [name.split(".") for name in names]
+    shared = 0
+    while parts and all(len(part) > shared + 2 and part[shared] == parts[0][shared] for part in parts):
+        shared += 1
+    return [".".join(part[shared:]) for part in parts]
+
+
 def _first(*candidates: object) -> float | None:
     return next((found for value in candidates if (found := finite(value)) is not None), None)
 
 
-def _change_last_fifth(steps: list[float], values: list[float]) -> float | None:
+def change_last_fifth(steps: list[float], values: list[float]) -> float | None:
+    """Change of p from the start of the last fifth of the recorded steps to the end."""
     if len(steps) < 2:
         return None
     start = steps[-1] - 0.2 * (steps[-1] - steps[0])

@@ -13,7 +13,12 @@ MAX_NAMED = 5
 
 def notices(record: Record, layers: list[Layer]) -> list[Html]:
     """Boxes for the top of the page, the most serious first."""
-    found = [_state(record), _moving(record, layers), _saturated(layers), _kl_weight(record), _problems(record)]
+    return notices_of_the_run(record, _moving(record, layers), _saturated(layers))
+
+
+def notices_of_the_run(record: Record, *more: Html | None) -> list[Html]:
+    """As ``notices``, with other boxes in place of those about single layers."""
+    found = [_state(record), *more, _kl_weight(record), _problems(record)]
     return [box for box in found if box is not None]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import math
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -116,11 +117,22 @@ def read_record(path: Path) -> Record:
         band=entry(runfolder.BAND),
         config=text,
         config_diff=dicts(diff) if isinstance(diff, list) else None,
-        metrics=_points(rows(runfolder.METRICS), "metric", "value"),
-        dropout=_points(rows(runfolder.DROPOUT), "layer", "p"),
+        metrics=points(rows(runfolder.METRICS), "metric", "value"),
+        dropout=points(rows(runfolder.DROPOUT), "layer", "p"),
         predictions={stage: found for stage in STAGES if (found := rows(runfolder.predictions_name(stage)))},
         problems=problems,
     )
+
+
+def data_setting(config: str, key: str) -> str | None:
+    """A plain setting of the ``data`` block of config.yaml; read by its lines, so that a report needs no YAML.
+
+    >>> data_setting("data:\\n  name: yacht\\ntask:\\n  name: b\\n", "name")
+    'yacht'
+    """
+    block = re.search(r"^data:[ \t]*\n((?:[ \t].*\n?|\n)*)", config, flags=re.MULTILINE)
+    entry = re.search(rf"^[ \t]+{re.escape(key)}:[ \t]*(\S+)", block[1], flags=re.MULTILINE) if block else None
+    return entry[1].strip("'\"") if entry else None
 
 
 def mapping(value: Any) -> dict[str, Any]:
@@ -144,7 +156,7 @@ def finite(value: Any) -> float | None:
     return found if math.isfinite(found) else None
 
 
-def _points(rows: list[dict[str, str]], key: str, value: str) -> dict[str, Points]:
+def points(rows: list[dict[str, str]], key: str, value: str) -> dict[str, Points]:
     """Rows in long format as one series per name, by step; rows without numbers are left out."""
     found: dict[str, dict[float, float]] = {}
     for row in rows:

@@ -27,6 +27,23 @@ def number(value: Any, digits: int = 3) -> str:
     return f"{value:,.{max(0, digits - 1 - exponent)}f}".replace("-", "−")
 
 
+def plus_minus(mean: Any, se: Any = None, decimals: int = 2) -> str:
+    """A mean with its standard error, with so many decimals that the error shows at least one digit.
+
+    >>> plus_minus(-2.2899, 0.031), plus_minus(0.07241, 0.0003), plus_minus(1.5), plus_minus(6.2e-4), plus_minus(None)
+    ('−2.29 ± 0.03', '0.0724 ± 0.0003', '1.50', '0.00062', '–')
+    """
+    if isinstance(mean, bool) or not isinstance(mean, (int, float)) or not math.isfinite(mean):
+        return MISSING
+    known = isinstance(se, (int, float)) and math.isfinite(se)
+    # Without an error, small numbers keep two digits of their own.
+    finest = se if known else mean / 10
+    if finest:
+        decimals = min(max(decimals, -int(f"{finest:.0e}".partition("e")[2])), 8)
+    shown = f"{mean:,.{decimals}f} ± {se:,.{decimals}f}" if known else f"{mean:,.{decimals}f}"
+    return shown.replace("-", "−")
+
+
 def whole(value: Any) -> str:
     """A count: all digits, in groups of three; a dash for what is none.
 

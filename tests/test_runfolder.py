@@ -1,0 +1,77 @@
+from __future__ import annotations
+
+import json
+import math
+import os
+from pathlib import Path
+
+import pytest
+
+from concrete_dropout.runfolder import RunFolder, predictions_name
+
+
+def test_json_comes_back_and_what_is_not_finite_is_null(tmp_path: Path) -> None:
+    folder = RunFolder(tmp_path / "new")
+    value = {"a": [1.5, math.nan, (math.inf, "ü")], "b": {"c": -math.inf}, 3: None}
+    assert folder.write_json("x.json", value) == tmp_path / "new" / "x.json"
+    assert folder.read_json("x.json") == {"a": [1.5, None, [None, "ü"]], "b": {"c": None}, "3": None}
+    json.loads((tmp_path / "new" / "x.json").read_text(), parse_constant=lambda name: pytest.fail(name))
+
+
+def test_a_failed_write_leaves_the_old_file_and_nothing_else(tmp_path: Path) -> None:
+    folder = RunFolder(tmp_path)
+    folder.write_json("x.json", {"old": 1})
+    with pytest.raises(TypeError):
+        folder.write_json("x.json", {"new": object()})
+    with pytest.raises(UnicodeEncodeError):
+        folder.write_text("x.json", "half \ud800")
+    assert folder.read_json("x.json") == {"old": 1}
+    assert [file.name for file in tmp_path.iterdir()] == ["x.json"]
+
+
+def test_a_reader_that_has_the_old_file_open_keeps_it(tmp_path: Path) -> None:
+    folder = RunFolder(tmp_path)
+    with folder.write_text("x.txt", "old").open() as reader:
+        folder.write_text("x.txt", "new")
+        assert reader.read() == "old"
+    assert (tmp_path / "x.txt").read_text() == "new"
+
+
+def test_written_files_have_the_permissions_of_other_files(tmp_path: Path) -> None:
+    plain = tmp_path / "plain"
+    plain.touch()
+    assert os.stat(RunFolder(tmp_path).write_text("x", "")).st_mode == os.stat(plain).st_mode
+
+
+def test_keys_are_changed_and_others_kept(tmp_path: Path) -> None:
+    folder = RunFolder(tmp_path)
+    assert folder.update_json("x.json", a=1) == {"a": 1}
+    assert folder.update_json("x.json", b=2) == folder.read_json("x.json") == {"a": 1, "b": 2}
+
+
+def test_rows_are_appended_under_one_header(tmp_path: Path) -> None:
+    folder = RunFolder(tmp_path / "new")
+    folder.append_rows("x.csv", ("step", "name"), [(0, 'a,"b"'), (1, "two\nlines")])
+    folder.append_rows("x.csv", ("step", "name"), [(2, math.nan)])
+    expected = [{"step": "0", "name": 'a,"b"'}, {"step": "1", "name": "two\nlines"}, {"step": "2", "name": "nan"}]
+    assert folder.read_table("x.csv") == expected
+
+
+def test_what_is_missing_is_empty(tmp_path: Path) -> None:
+    assert RunFolder(tmp_path).read_json("x.json") is None
+    assert RunFolder(tmp_path).read_table("x.csv") == []
+    assert predictions_name("val") == "predictions_val.csv"
+
+
+def test_a_table_may_be_cut_anywhere(tmp_path: Path) -> None:
+    folder = RunFolder(tmp_path)
+    rows = [(0, "größe", 0.1), (1, "größe", 0.2)]
+    folder.append_rows("x.csv", ("step", "layer", "p"), rows)
+    content = (tmp_path / "x.csv").read_bytes()
+    for length in range(len(content)):
+        (tmp_path / "x.csv").write_bytes(content[:length])
+        found = folder.read_table("x.csv")
+        assert len(found) <= 2
+        # Whole rows are as they were; a cut inside of "ö" costs that row only.
+        if length > content.index(b"\n1,"):
+            assert found[0] == {"step": "0", "layer": "größe", "p": "0.1"}
