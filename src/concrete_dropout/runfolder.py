@@ -25,6 +25,9 @@ UNCERTAINTY = "uncertainty.json"
 BAND = "band.json"
 SUMMARY = "summary.json"
 REPORT = "report.html"
+REPLICAS = "replicas.csv"  # one row per replica of a batched run
+REPLICA_LABELS = "replicas.json"
+STUDY = "study.json"  # of a folder of runs
 FIGURES = "figures"
 CHECKPOINTS = "checkpoints"
 

@@ -57,6 +57,7 @@ def test_rows_at_the_start_at_logging_steps_and_at_the_end(
         "trend_per_1000_steps",
         "converged",
         "saturated",
+        "drift",
     }
     assert result["layers"][LAYERS[0]]["final"] == rows[-3][2]
     assert "last fifth" in result["criterion"]

@@ -12,9 +12,7 @@ from tests.report.runs import LEVELS, write_run
 
 from concrete_dropout import runfolder
 from concrete_dropout.report import paper
-from concrete_dropout.report.replica_record import REPLICA_TABLE, REPLICAS
-from concrete_dropout.report.study_record import STUDY
-from concrete_dropout.runfolder import RunFolder
+from concrete_dropout.runfolder import REPLICA_LABELS, REPLICAS, STUDY, RunFolder
 
 Labels = list[dict[str, Any]]
 
@@ -66,7 +64,7 @@ def write_replicas(
         (path / name).unlink(missing_ok=True)
     folder = RunFolder(path)
     keys = list(labels[0]) if labels else []
-    folder.write_json(REPLICAS, {"keys": keys, "labels": labels})
+    folder.write_json(REPLICA_LABELS, {"keys": keys, "labels": labels})
     finals = [_finals(label, layers, chance) for label in labels]
     starts = [float(label.get("dropout.init_p", 0.1)) for label in labels]
     if dropout == "concrete":
@@ -88,7 +86,7 @@ def write_replicas(
             row.update({f"p/{name}": value for name, value in zip(layers, p, strict=True)})
             row.update({f"initial_p/{name}": starts[index] for name in layers})
         rows.append({**row, "converged": index not in moving})
-    folder.append_rows(REPLICA_TABLE, list(rows[0]), [list(row.values()) for row in rows])
+    folder.append_rows(REPLICAS, list(rows[0]), [list(row.values()) for row in rows])
     return path
 
 

@@ -17,10 +17,10 @@ from concrete_dropout import runfolder
 from concrete_dropout.report import build_replicas_report, build_run_report
 from concrete_dropout.report.data_size import expectations, known_noise
 from concrete_dropout.report.record import Record
-from concrete_dropout.report.replica_record import REPLICA_TABLE, REPLICAS, assemble, mean_points, read_replicas
+from concrete_dropout.report.replica_record import assemble, mean_points, read_replicas
 from concrete_dropout.report.replicas import render
 from concrete_dropout.report.statistics import summarise
-from concrete_dropout.runfolder import RunFolder
+from concrete_dropout.runfolder import REPLICA_LABELS, REPLICAS, RunFolder
 
 
 def top(text: str) -> str:
@@ -31,7 +31,7 @@ def test_all_splits_of_a_set(tmp_path: Path) -> None:
     path = write_replicas(tmp_path / "run", m_step=True)
     text = read(path)
     assert "20 models trained as one batch, one for each split from 0 to 19." in text
-    rows = RunFolder(path).read_table(REPLICA_TABLE)
+    rows = RunFolder(path).read_table(REPLICAS)
     found = summarise(float(row["test/log_likelihood"]) for row in rows)
     assert found is not None
     assert f"{found.mean:.2f}".replace("-", "−") in text
@@ -153,14 +153,14 @@ def test_truncated_files(tmp_path: Path, labels: list[dict[str, Any]], share: fl
     assert "could not be built" not in text
 
 
-@pytest.mark.parametrize("name", [REPLICAS, REPLICA_TABLE, runfolder.RUN, runfolder.DROPOUT, runfolder.CONFIG])
+@pytest.mark.parametrize("name", [REPLICA_LABELS, REPLICAS, runfolder.RUN, runfolder.DROPOUT, runfolder.CONFIG])
 @pytest.mark.parametrize("labels", [SPLITS, SIZES, STARTS], ids=["splits", "sizes", "starts"])
 def test_any_file_may_be_missing(tmp_path: Path, labels: list[dict[str, Any]], name: str) -> None:
     path = write_replicas(tmp_path / "run", labels)
     (path / name).unlink()
     text = read(path)
     assert "could not be built" not in text
-    if name == REPLICAS:
+    if name == REPLICA_LABELS:
         # The table has the keys as columns.
         assert read_replicas(path).keys == tuple(labels[0])
 

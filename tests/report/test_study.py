@@ -13,9 +13,9 @@ from tests.report.test_run import HOSTILE, read
 
 from concrete_dropout.errors import UserError
 from concrete_dropout.report import build_run_report, build_study_report, paper
-from concrete_dropout.report.study_record import STUDY, read_study
+from concrete_dropout.report.study_record import read_study
 from concrete_dropout.report.uci import LOG_LIKELIHOOD, OURS, RMSE, TABLE_CSV, TABLE_MD, entries, ranks
-from concrete_dropout.runfolder import RunFolder
+from concrete_dropout.runfolder import STUDY, RunFolder
 
 HALF_WAY = {"boston": "finished", "energy": "finished", "yacht": "running", "protein": "failed", "naval": "pending"}
 

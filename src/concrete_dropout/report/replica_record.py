@@ -12,10 +12,8 @@ from concrete_dropout.report.layers import Layer, layers_of
 from concrete_dropout.report.record import UNREADABLE, Points, Record, dicts, finite, mapping, points, read_record
 from concrete_dropout.report.statistics import Summary, summarise
 from concrete_dropout.report.text import plain
-from concrete_dropout.runfolder import RunFolder
+from concrete_dropout.runfolder import REPLICA_LABELS, REPLICAS, RunFolder
 
-REPLICAS = "replicas.json"
-REPLICA_TABLE = "replicas.csv"
 NUM_DATA, INIT_P, SPLIT, SEED = "data.num_data", "dropout.init_p", "data.split", "seed"
 # Replicas that differ in these alone are repeats of one experiment: their mean means something.
 REPEATS = (SPLIT, SEED, "data.seed")
@@ -109,7 +107,7 @@ class Replicas:
 
 def is_replicated(path: Path) -> bool:
     """Whether a run folder holds several models that were trained as one."""
-    return (path / REPLICAS).is_file() or (path / REPLICA_TABLE).is_file()
+    return (path / REPLICA_LABELS).is_file() or (path / REPLICAS).is_file()
 
 
 def read_replicas(path: Path) -> Replicas:
@@ -129,8 +127,8 @@ def read_replicas(path: Path) -> Replicas:
                 record.problems.append(f"{name} cannot be read ({type(error).__name__}: {str(error)[:200]}).")
             return fallback
 
-    described = mapping(attempt(REPLICAS, lambda: folder.read_json(REPLICAS), {}))
-    table = attempt(REPLICA_TABLE, lambda: folder.read_table(REPLICA_TABLE), [])
+    described = mapping(attempt(REPLICA_LABELS, lambda: folder.read_json(REPLICA_LABELS), {}))
+    table = attempt(REPLICAS, lambda: folder.read_table(REPLICAS), [])
     traces = attempt(runfolder.DROPOUT, lambda: folder.read_table(runfolder.DROPOUT), [])
     return assemble(record, described, table, traces)
 

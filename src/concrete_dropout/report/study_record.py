@@ -11,9 +11,8 @@ from concrete_dropout import runfolder
 from concrete_dropout.errors import UserError
 from concrete_dropout.report.record import UNREADABLE, Record, dicts, mapping
 from concrete_dropout.report.replica_record import Replicas, read_replicas
-from concrete_dropout.runfolder import RunFolder
+from concrete_dropout.runfolder import STUDY, RunFolder
 
-STUDY = "study.json"
 UCI_TABLE = "uci_table"
 
 

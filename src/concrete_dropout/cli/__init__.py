@@ -1,0 +1,1 @@
+"""From a command line to a run: config, objects, training, summary. The only place that knows Hydra."""

@@ -1,0 +1,141 @@
+"""What stands around a command: checks before it, continuing a stopped run, one message for every mistake.
+
+Nothing here imports torch or Lightning, so that --help and refusals of misspelled commands come at once.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from hydra._internal.utils import get_args_parser
+from hydra.core.utils import JobReturn, JobStatus
+from hydra.errors import HydraException
+from hydra.experimental.callback import Callback
+from hydra.types import RunMode
+from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+
+from concrete_dropout.cli.check import check_command
+from concrete_dropout.cli.leftovers import discard
+from concrete_dropout.cli.stopped import Stopped, how_to_continue
+from concrete_dropout.errors import UserError
+
+USER_ERROR, INTERRUPTED = 2, 130
+CONTINUES = "hydra.output_subdir=null"  # Hydra's own files stay as they are until the run has started
+# Options with which Hydra prints something, or takes another config than ours.
+OTHERWISE = "help hydra_help cfg info shell_completion experimental_rerun config_path config_name config_dir".split()
+
+
+def command(conf_dir: Path, hydra_main: Callable[[], object]) -> int:
+    """Run a Hydra application; returns the exit code.
+
+    Mistakes of the user are one message on stderr (exit code 2). Anything else is a bug and shows its traceback.
+    """
+    os.environ.setdefault("HYDRA_FULL_ERROR", "1")  # Hydra shall pass exceptions on instead of printing its own digest
+    try:
+        given = split(continued(sys.argv[1:]))
+        sys.argv[1:] = [*given.options, *given.overrides]  # Hydra does not understand options between overrides
+        if given.starts_jobs:
+            check_command(given.overrides, conf_dir, given.multirun)
+        hydra_main()
+    except UserError as error:
+        return _refuse(str(error))
+    except (HydraException, OmegaConfBaseException) as error:
+        return _refuse(str(error).strip())
+    except Stopped as stopped:
+        print(f"\nStopped {stopped}. {how_to_continue(stopped.folder)}", file=sys.stderr)
+        return stopped.exit_code
+    except KeyboardInterrupt:
+        print("\nStopped by Ctrl-C.", file=sys.stderr)
+        return INTERRUPTED
+    return 0
+
+
+class Refusals(Callback):
+    """Hydra's view of a job's end: a mistake is told in one message, and a run that never started leaves no folder."""
+
+    def on_job_end(self, config: DictConfig, job_return: JobReturn, **kwargs: object) -> None:
+        """Hydra's hook."""
+        error = job_return._return_value
+        if job_return.status != JobStatus.FAILED or not isinstance(error, UserError):
+            return
+        discard(Path(config.hydra.runtime.output_dir), Path(config.paths.output_dir))
+        if config.hydra.mode == RunMode.RUN:
+            sys.exit(_refuse(str(error)))  # before Hydra adds a line of its own
+        # The other jobs go on, and Hydra raises the first error when all are done.
+        print(f"\nJob {config.hydra.job.num} failed: {error}", file=sys.stderr)
+
+
+@dataclass(frozen=True)
+class Arguments:
+    """A command line, sorted.
+
+    Attributes:
+        options: what begins with a dash, with its values.
+        overrides: key=value.
+        multirun: whether it asks for a sweep.
+        starts_jobs: whether it asks for jobs of our own config rather than for something printed.
+    """
+
+    options: list[str]
+    overrides: list[str]
+    multirun: bool
+    starts_jobs: bool
+
+
+def split(arguments: Sequence[str]) -> Arguments:
+    """Sort a command line as Hydra would, with options anywhere.
+
+    >>> split(["seed=1,2", "-m", "dropout=none"])
+    Arguments(options=['-m'], overrides=['seed=1,2', 'dropout=none'], multirun=True, starts_jobs=True)
+    """
+    parsed, unknown = get_args_parser().parse_known_intermixed_args(list(arguments))
+    if unknown:
+        raise UserError(
+            f"{unknown[0]} is no option. Settings are written key=value without dashes; options are -m (sweep), "
+            "--help, --cfg job (print the config) and those of --hydra-help"
+        )
+    options = list(arguments)
+    for override in parsed.overrides:
+        options.remove(override)
+    starts_jobs = not any(getattr(parsed, name) for name in OTHERWISE)
+    return Arguments(options, list(parsed.overrides), parsed.multirun, starts_jobs)
+
+
+def continued(arguments: Sequence[str]) -> list[str]:
+    """The arguments, with those of the stopped run whose checkpoint ``ckpt_path`` names, to go on in its folder.
+
+    What is given beside ``ckpt_path`` wins over the stopped run's own settings: more steps, for example. With another
+    ``hydra.run.dir``, or with ``train=false``, it is a run of its own that starts from the checkpoint.
+    """
+    path = next((a.partition("=")[2].strip("'\"") for a in arguments if a.startswith("ckpt_path=")), "")
+    folder = Path(path).absolute().parent.parent
+    saved = folder / ".hydra" / "overrides.yaml"
+    if path in ("", "null") or not saved.is_file():
+        return list(arguments)
+    given = {_key(argument) for argument in arguments} | {"sweep"}  # one job of a sweep is no sweep
+    before = [str(entry) for entry in OmegaConf.load(saved) if _key(str(entry)) not in given]
+    if "hydra.run.dir" in given or "train=false" in [argument.lower() for argument in arguments]:
+        return [*before, *arguments]
+    quoted = str(folder).replace("'", "\\'")
+    return [*before, *arguments, f"hydra.run.dir='{quoted}'", CONTINUES]
+
+
+def from_the_start(arguments: Sequence[str]) -> list[str]:
+    """What ``continued`` returned, without what makes it a continuation: the command that repeats the whole run."""
+    if CONTINUES not in arguments:
+        return list(arguments)
+    return [a for a in arguments if a != CONTINUES and _key(a) not in ("ckpt_path", "hydra.run.dir")]
+
+
+def _key(override: str) -> str:
+    return override.lstrip("+~").partition("=")[0]
+
+
+def _refuse(message: str) -> int:
+    print(f"\nError: {message}", file=sys.stderr)
+    return USER_ERROR

@@ -1,0 +1,34 @@
+"""What a run that never started may not leave behind."""
+
+from __future__ import annotations
+
+import shutil
+from contextlib import suppress
+from pathlib import Path
+
+from concrete_dropout.runfolder import CONFIG, CONFIG_DIFF, RUN
+
+LOG = "run.log"
+HYDRA = ".hydra"
+STARTED = (RUN, "study.json")  # a folder with one of these is a run's or a study's
+
+
+def discard(folder: Path, output_dir: Path) -> None:
+    """Remove what a refused command has written, and folders that are empty then; never anything else.
+
+    Args:
+        folder: of the run.
+        output_dir: of all runs: the uppermost folder to remove.
+    """
+    if any((folder / name).exists() for name in STARTED):
+        return
+    shutil.rmtree(folder / HYDRA, ignore_errors=True)
+    for name in (CONFIG, CONFIG_DIFF, LOG):
+        (folder / name).unlink(missing_ok=True)
+    top = output_dir.absolute()
+    with suppress(OSError):  # not empty: something else is in there
+        folder.rmdir()
+        for parent in folder.absolute().parents:
+            if not parent.is_relative_to(top):
+                break
+            parent.rmdir()

@@ -1,0 +1,70 @@
+"""Loggers that keep to the run folder."""
+
+from __future__ import annotations
+
+import importlib.util
+import netrc
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Literal
+from urllib.parse import urlsplit
+
+from pytorch_lightning.loggers import CSVLogger, TensorBoardLogger, WandbLogger
+
+from concrete_dropout.callbacks.loggers import wandb_environment
+from concrete_dropout.errors import UserError
+
+WANDB_SERVER = "https://api.wandb.ai"
+
+
+def wandb_logger(
+    folder: str,
+    project: str = "concrete-dropout",
+    name: str | None = None,
+    group: str | None = None,
+    mode: Literal["auto", "online", "offline"] = "auto",
+    tags: Sequence[str] = (),
+) -> WandbLogger:
+    """A W&B run in the run folder; in mode "auto" online only where a key is configured, and never a question asked."""
+    if mode == "online" and not wandb_key_is_configured():
+        raise UserError(
+            "logger.wandb.mode=online needs an API key: run `wandb login`, set WANDB_API_KEY, or leave the mode at auto"
+        )
+    wanted = os.environ.get("WANDB_MODE", "online")
+    offline = mode == "offline" or (mode == "auto" and not (wandb_key_is_configured() and wanted == "online"))
+    os.environ.update(wandb_environment(folder))
+    os.environ.setdefault("WANDB_SILENT", "true")
+    place = Path(folder)
+    place.mkdir(parents=True, exist_ok=True)
+    logger = WandbLogger(
+        save_dir=place, project=project, name=name or place.name, group=group, offline=offline, tags=list(tags)
+    )
+    logger._wandb_init.pop("anonymous", None)  # a setting without effect, about which W&B warns
+    return logger
+
+
+def csv_logger(folder: str) -> CSVLogger:
+    """Lightning's own CSV files, in csv/."""
+    return CSVLogger(save_dir=folder, name="csv", version="")
+
+
+def tensorboard_logger(folder: str) -> TensorBoardLogger:
+    """TensorBoard's event files, in tensorboard/."""
+    if not any(importlib.util.find_spec(name) for name in ("tensorboard", "tensorboardX")):
+        raise UserError("logger=tensorboard needs the package: pip install tensorboard")
+    return TensorBoardLogger(save_dir=folder, name="tensorboard", version="")
+
+
+def wandb_key_is_configured() -> bool:
+    """Whether W&B would find an API key: in the environment, or where `wandb login` leaves it."""
+    if os.environ.get("WANDB_API_KEY"):
+        return True
+    file = Path(os.environ.get("NETRC", Path.home() / ".netrc"))
+    if not file.is_file():
+        return False
+    try:
+        server = urlsplit(os.environ.get("WANDB_BASE_URL") or WANDB_SERVER).hostname or ""
+        return netrc.netrc(str(file)).authenticators(server) is not None
+    except (netrc.NetrcParseError, OSError):
+        return False

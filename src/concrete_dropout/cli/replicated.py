@@ -1,0 +1,97 @@
+"""A run of replicas: the same network for several splits, seeds, N or initial p, trained as one batched model."""
+
+from __future__ import annotations
+
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import pytorch_lightning as pl
+from omegaconf import DictConfig, OmegaConf
+
+from concrete_dropout.callbacks import RunRecord
+from concrete_dropout.callbacks.replicas import ReplicaRecord
+from concrete_dropout.cli import build
+from concrete_dropout.cli.checkpoint import check_checkpoint
+from concrete_dropout.cli.compose import plain
+from concrete_dropout.cli.replicas_summary import print_replicas_summary
+from concrete_dropout.cli.run import facts, log_config, recording, write_config
+from concrete_dropout.cli.run_log import logging_to
+from concrete_dropout.cli.study import point
+from concrete_dropout.cli.summary import print_start
+from concrete_dropout.data import RegressionData, num_splits
+from concrete_dropout.data.replicas import ReplicatedData
+from concrete_dropout.errors import UserError
+from concrete_dropout.tasks import RegressionTask
+from concrete_dropout.tasks.replicas import ReplicatedTask
+
+ALL = "all"
+SPLIT = "data.split"
+VARIABLE = ("seed", "dropout.init_p", "data.")  # what may differ between replicas: nothing that changes the network
+
+
+def run_replicas(cfg: DictConfig, folder: Path, conf_dir: Path) -> None:
+    """Train and test all replicas of ``cfg.replicas.grid`` in ``folder``."""
+    config = plain(cfg)
+    labels = grid_points(cfg)
+    with logging_to(folder):
+        replicas = [_replica(cfg, label, folder) for label in labels]
+        data = ReplicatedData([data for data, _ in replicas])
+        # Their own seeds made the networks; this one is for batches and masks, which are drawn for all at once.
+        pl.seed_everything(cfg.seed, workers=True, verbose=False)
+        task = ReplicatedTask([task for _, task in replicas])
+        if cfg.ckpt_path is not None:
+            check_checkpoint(cfg.ckpt_path, task, config)
+        sizes = sorted(set(data.num_train))
+        more = {
+            "replicas": len(labels),
+            "num_train": sizes[0] if len(sizes) == 1 else sizes,
+            "kl_weight": cfg.task.kl_weight,
+        }
+        record = RunRecord(folder, {**facts(cfg), **more})
+        callbacks = [
+            *build.build_callbacks(cfg, only={"progress"}),
+            *build.keepers(config, folder, validates=False),
+            ReplicaRecord(folder, labels),
+            record,
+        ]
+        trainer = build.build_trainer(cfg, callbacks, build.build_loggers(cfg), folder)
+        write_config(config, folder, conf_dir)
+        print_start(folder, record.facts)
+        with recording(record, folder):
+            log_config(trainer, config)
+            if cfg.train:
+                trainer.fit(task, datamodule=data, ckpt_path=cfg.ckpt_path)
+            if cfg.test:
+                trainer.test(task, datamodule=data, ckpt_path=None if cfg.train else cfg.ckpt_path, verbose=False)
+    print_replicas_summary(folder)
+
+
+def grid_points(cfg: DictConfig) -> list[dict[str, Any]]:
+    """Every combination of the values in ``cfg.replicas.grid``, as {key: value}."""
+    grid = OmegaConf.to_container(cfg.replicas.grid, resolve=True)
+    if not isinstance(grid, dict) or not grid:
+        raise UserError("replicas.grid must be a mapping of keys to lists, as in replicas.grid={seed:[0,1,2]}")
+    values = {str(key): _values(cfg, str(key), options) for key, options in grid.items()}
+    return [dict(zip(values, combination, strict=True)) for combination in product(*values.values())]
+
+
+def _values(cfg: DictConfig, key: str, options: Any) -> list[Any]:
+    if not any(key == name or (name.endswith(".") and key.startswith(name)) for name in VARIABLE):
+        raise UserError(
+            f"replicas.grid cannot vary {key}: replicas share everything but seed, dropout.init_p and data.*; for "
+            f"other keys make a sweep: python train.py -m {key}=..."
+        )
+    if options == ALL and key == SPLIT:
+        return list(range(num_splits(cfg.data.data_dir, cfg.data.name)))
+    if not isinstance(options, list) or not options:
+        raise UserError(f"replicas.grid.{key}={options} must be a list of values" + (" or all" if key == SPLIT else ""))
+    return options
+
+
+def _replica(cfg: DictConfig, label: dict[str, Any], folder: Path) -> tuple[RegressionData, RegressionTask]:
+    """Data and task as a run of its own would have them."""
+    own = point(cfg, label, folder)
+    pl.seed_everything(own.seed, workers=True, verbose=False)
+    data = build.build_data(own)
+    return data, build.build_task(own, data)

@@ -1,0 +1,148 @@
+"""One run: seed, build, fit, test, and what it leaves behind.
+
+A mistake that shows before training starts (no such file, a checkpoint of another network, no GPU) is a ``UserError``
+and leaves no folder. From then on run.json says how the run stands, and how it ended.
+"""
+
+from __future__ import annotations
+
+import signal
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import pytorch_lightning as pl
+from hydra.core.hydra_config import HydraConfig
+from omegaconf import DictConfig, OmegaConf
+from pytorch_lightning.utilities.exceptions import SIGTERMException
+
+from concrete_dropout.callbacks import RunRecord
+from concrete_dropout.cli import build
+from concrete_dropout.cli.checkpoint import check_checkpoint
+from concrete_dropout.cli.compose import compose_config, config_diff, plain
+from concrete_dropout.cli.entry import from_the_start
+from concrete_dropout.cli.facts import run_facts
+from concrete_dropout.cli.leftovers import HYDRA
+from concrete_dropout.cli.run_log import logging_to, run_log
+from concrete_dropout.cli.stopped import Stopped
+from concrete_dropout.cli.summary import print_start, print_summary
+from concrete_dropout.data import RegressionData
+from concrete_dropout.errors import UserError
+from concrete_dropout.report import build_run_report
+from concrete_dropout.runfolder import CHECKPOINTS, CONFIG, CONFIG_DIFF, RUN, RunFolder
+
+
+def run(cfg: DictConfig, folder: Path, conf_dir: Path) -> dict[str, float]:
+    """Train and test as the config says, in ``folder``; returns the last metrics."""
+    config = plain(cfg)
+    with logging_to(folder):
+        pl.seed_everything(cfg.seed, workers=True, verbose=False)
+        data = build.build_data(cfg)
+        task = build.build_task(cfg, data)
+        _check_parts(cfg, data)
+        if cfg.ckpt_path is not None:
+            check_checkpoint(cfg.ckpt_path, task, config)
+        record = RunRecord(folder, {**facts(cfg), "num_train": data.spec.num_train, "kl_weight": task.kl_weight})
+        kept = build.keepers(config, folder, validates=data.tables.val is not None)
+        callbacks = [*build.build_callbacks(cfg), *kept, record]
+        trainer = build.build_trainer(cfg, callbacks, build.build_loggers(cfg), folder)
+        write_config(config, folder, conf_dir)
+        print_start(folder, record.facts)
+        with recording(record, folder):
+            log_config(trainer, config)
+            if cfg.train:
+                trainer.fit(task, datamodule=data, ckpt_path=cfg.ckpt_path)
+            if cfg.test and data.tables.test is not None:
+                trainer.test(task, datamodule=data, ckpt_path=_tested(cfg, folder), verbose=False)
+    print_summary(folder)
+    return {name: float(value) for name, value in trainer.callback_metrics.items()}
+
+
+def write_config(config: Mapping[str, Any], folder: Path, conf_dir: Path) -> None:
+    """The resolved config, where it differs from its experiment's defaults, and the overrides that led to it."""
+    files = RunFolder(folder)
+    experiment: list[str] = []
+    if HydraConfig.initialized():
+        job = HydraConfig.get()
+        experiment = [f"experiment={job.runtime.choices.experiment}"]
+        # Hydra writes this file too, but not when a run is continued: `ckpt_path` might be refused.
+        files.write_text(f"{HYDRA}/overrides.yaml", OmegaConf.to_yaml(job.overrides.task))
+    files.write_text(CONFIG, OmegaConf.to_yaml(OmegaConf.create(dict(config))))
+    defaults = plain(compose_config(experiment, conf_dir, run_dir=folder))
+    files.write_json(CONFIG_DIFF, config_diff(defaults, dict(config)))
+
+
+def facts(cfg: DictConfig) -> dict[str, Any]:
+    """What run.json says beside what callbacks see."""
+    return {
+        "experiment": cfg.name,
+        "dropout": cfg.dropout.kind,
+        "seed": cfg.seed,
+        **run_facts(from_the_start(sys.argv)),
+    }
+
+
+@contextmanager
+def recording(record: RunRecord, folder: Path) -> Iterator[None]:
+    """The life of a run in run.json, from its start to however it ends; then W&B's end, and a report of what there is.
+
+    Raises:
+        Stopped: in place of what Ctrl-C and SIGTERM raise.
+    """
+    # What is known so far: the record itself starts with the trainer, which may never come to that.
+    RunFolder(folder).update_json(RUN, **record.facts, state="running", error=None, ended=None)
+    run_log.info("started: %s", record.facts.get("command"))
+    try:
+        yield
+        record.finish()
+        run_log.info("finished")
+    except (KeyboardInterrupt, SystemExit) as error:  # Lightning turns the former into the latter
+        number = signal.SIGTERM if isinstance(error, SIGTERMException) else signal.SIGINT
+        stopped = Stopped(number, folder)
+        record.fail(stopped)
+        run_log.info("stopped %s", stopped)
+        raise stopped from error
+    except BaseException as error:
+        record.fail(error)
+        raise
+    finally:
+        if "wandb" in sys.modules:  # otherwise the next job of a sweep would write into this run
+            sys.modules["wandb"].finish()
+        _write_report(folder)
+
+
+def log_config(trainer: pl.Trainer, config: Mapping[str, Any]) -> None:
+    """The config as the hyper-parameters of the logged run."""
+    for logger in trainer.loggers:
+        with suppress(NotImplementedError):
+            logger.log_hyperparams(dict(config))
+
+
+def _write_report(folder: Path) -> None:
+    """A report that fails shall not hide the run's own end."""
+    try:
+        build_run_report(folder)
+    except Exception:
+        run_log.exception("no report could be written; try again with: python -m concrete_dropout.report %s", folder)
+
+
+def _check_parts(cfg: DictConfig, data: RegressionData) -> None:
+    if cfg.test_ckpt == build.BEST and data.tables.val is None:
+        raise UserError(
+            "test_ckpt=best needs validation data to choose by: hold some out with data.val_fraction=0.1, or use "
+            "test_ckpt=last"
+        )
+    if not cfg.train and cfg.ckpt_path is None:
+        raise UserError("train=false has nothing to test: name a checkpoint with ckpt_path=.../checkpoints/last.ckpt")
+
+
+def _tested(cfg: DictConfig, folder: Path) -> str | None:
+    """The checkpoint to test; None for the weights at hand."""
+    if not cfg.train:
+        return str(cfg.ckpt_path)
+    best = folder / CHECKPOINTS / f"{build.BEST}.ckpt"
+    if cfg.test_ckpt == build.BEST and not best.is_file():
+        run_log.warning("test_ckpt=best: training ended before the first validation, the last weights are tested")
+    return str(best) if cfg.test_ckpt == build.BEST and best.is_file() else None

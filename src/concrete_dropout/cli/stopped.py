@@ -1,0 +1,49 @@
+"""A run that was stopped by Ctrl-C or SIGTERM, and how it goes on."""
+
+from __future__ import annotations
+
+import signal
+from pathlib import Path
+
+from concrete_dropout.cli.paths import shortest
+from concrete_dropout.runfolder import REPORT, RUN, RunFolder
+
+
+class Stopped(SystemExit):
+    """Ends the program, and the other jobs of a sweep with it; the exit code is the shell's, 128 + signal.
+
+    Args:
+        signal_number: SIGINT or SIGTERM.
+        folder: of the run.
+    """
+
+    def __init__(self, signal_number: signal.Signals, folder: Path) -> None:
+        self.exit_code = 128 + signal_number
+        super().__init__(self.exit_code)
+        self.signal_number = signal_number
+        self.folder = folder
+
+    def __str__(self) -> str:
+        return "by Ctrl-C" if self.signal_number == signal.SIGINT else f"by {self.signal_number.name}"
+
+
+def how_to_continue(folder: Path) -> str:
+    """Sentences for the user: the command that goes on, and where the report is."""
+    if (folder.parent / "study.json").is_file():
+        place = shortest(folder.parent)
+        return f"Go on with the study by the same command and hydra.run.dir={place}"
+    record = RunFolder(folder).read_json(RUN) or {}
+    last = (record.get("checkpoints") or {}).get("last")
+    lines = [f"It had come to step {record.get('step', 0)}."]
+    if last and (folder / last).is_file():
+        lines += ["Continue from its last checkpoint, in its folder, with", f"  {continue_command(folder / last)}"]
+    else:
+        lines += ["There was no checkpoint yet: start again."]
+    if (folder / REPORT).is_file():
+        lines += [f"What it has so far: {shortest(folder / REPORT)}"]
+    return "\n".join(lines)
+
+
+def continue_command(checkpoint: Path) -> str:
+    """What to type to go on from a checkpoint."""
+    return f"python train.py ckpt_path={shortest(checkpoint)}"
