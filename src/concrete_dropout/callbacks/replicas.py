@@ -14,6 +14,7 @@ import pytorch_lightning as pl
 from concrete_dropout.callbacks.checkpoints import AtomicCheckpointIO
 from concrete_dropout.callbacks.convergence import Convergence, Criterion, convergence
 from concrete_dropout.callbacks.loggers import log_lines, log_scalars, log_table, logging_interval
+from concrete_dropout.callbacks.pace import logit_pace
 from concrete_dropout.callbacks.replica_results import pooled_calibration, pooled_uncertainty
 from concrete_dropout.callbacks.tables import cut_table, replace_table
 from concrete_dropout.runfolder import (
@@ -110,7 +111,7 @@ class ReplicaRecord(pl.Callback):
         """Record the last p, and judge whether it has converged."""
         task = _replicated(pl_module)
         self._record(trainer, task)
-        self._judge(task)
+        self._judge(trainer, task)
         self._write_table(task)
         means = {name: (self._steps, [_mean(ps) for ps in rows]) for name, rows in self._history.items()}
         title = "Dropout probability of each layer, mean over replicas"
@@ -148,15 +149,20 @@ class ReplicaRecord(pl.Callback):
             self._history[name].append(ps)
         log_scalars(trainer, {f"dropout_p/{name}": _mean(ps) for name, ps in layers.items()}, step)
 
-    def _judge(self, task: ReplicatedTask) -> None:
+    def _first(self) -> dict[str, list[float]]:
+        """{layer: p of each replica before the first step}; a run resumed in a new folder has no row of it."""
+        if not self._steps or self._steps[0] != 0:
+            return self._initial
+        return {name: rows[0] for name, rows in self._history.items()}
+
+    def _judge(self, trainer: pl.Trainer, task: ReplicatedTask) -> None:
         kinds = task.stacked.kinds
 
         def judge(name: str, ps: list[float], initial: float) -> Convergence:
             learned = kinds[name] == "concrete"
-            return convergence(self._steps, ps, learned=learned, initial=initial, criterion=self.criterion)
+            return convergence(self._steps, ps, learned=learned, initial=initial, criterion=self.criterion, pace=pace)
 
-        # A run resumed in a new folder has no row at step 0.
-        first = {name: rows[0] if self._steps[0] == 0 else self._initial[name] for name, rows in self._history.items()}
+        first, pace = self._first(), logit_pace(trainer)
         self._judgements = [
             {
                 name: judge(name, [ps[replica] for ps in rows], first[name][replica])
@@ -202,12 +208,15 @@ class ReplicaRecord(pl.Callback):
             for results in task.results
         ]
         names = list(dict.fromkeys(name for row in scalars for name in row))
-        header = ["replica", *self.keys, "num_train", *names, *(f"p/{name}" for name in layers), "converged"]
+        initial = self._first()
+        header = ["replica", *self.keys, "num_train", *names]
+        header += [*(f"p/{name}" for name in layers), *(f"initial_p/{name}" for name in initial), "converged"]
         rows: list[list[Any]] = []
         for index, (replica, label, values) in enumerate(zip(task.tasks, self.labels, scalars, strict=True)):
             judged = self._judgements[index].values() if self._judgements else None
             row = [index, *(label.get(key, "") for key in self.keys), replica.num_train]
             row += [*(values.get(name, "") for name in names), *(ps[index] for ps in layers.values())]
+            row += [ps[index] for ps in initial.values()]
             rows.append([*row, "" if judged is None else all(judgement.converged for judgement in judged)])
         return header, rows
 

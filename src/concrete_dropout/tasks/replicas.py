@@ -125,8 +125,11 @@ class ReplicatedTask(pl.LightningModule):
         if self.noise is not None:
             self._observe(output, y, torch.softmax(-per_sample.detach(), dim=0))
         if self.is_logging_step:
-            self.log_dict({"train/nll": nll.detach().mean(), "train/kl": kl.detach().mean()}, batch_size=y.shape[1])
-            self.log("train/loss", loss.detach().mean(), prog_bar=True, batch_size=y.shape[1])
+            # in original units, as the tasks' own numbers
+            offset = sum(task.nll_offset for task in self._tasks) / len(self._tasks)
+            shown = {"train/nll": nll.detach().mean() + offset, "train/kl": kl.detach().mean()}
+            self.log_dict(shown, batch_size=y.shape[1])
+            self.log("train/loss", loss.detach().mean() + offset, prog_bar=True, batch_size=y.shape[1])
         return loss.sum()
 
     def configure_optimizers(self) -> Any:
