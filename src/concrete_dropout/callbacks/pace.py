@@ -21,7 +21,7 @@ def logit_pace(trainer: pl.Trainer) -> Pace | None:
                 continue
             if not isinstance(schedule, LambdaLR) or config.interval != "step" or steps < 1:
                 return None
-            factor, rate = schedule.lr_lambdas[index], schedule.base_lrs[index]
+            factor, rate = schedule.lr_lambdas[index], float(schedule.base_lrs[index])
             window = range(int((1 - FRACTION) * steps), steps)
             return Pace(sum(rate * factor(step) for step in window), rate * steps, len(window))
     return None

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytorch_lightning as pl
+import torch
 from lightning_fabric.utilities.exceptions import MisconfigurationException
 from omegaconf import DictConfig
+from pytorch_lightning.accelerators import CUDAAccelerator
 from pytorch_lightning.callbacks import ModelCheckpoint, ProgressBar
 from pytorch_lightning.loggers import Logger
 from rich.console import Console
@@ -25,6 +28,7 @@ from concrete_dropout.runfolder import CHECKPOINTS
 from concrete_dropout.settings import DropoutSettings, OptimSettings
 from concrete_dropout.tasks import RegressionTask
 
+ALL_THREADS = torch.get_num_threads()
 LAST, BEST = "last", "best"
 PROGRESS = "progress"  # the callback that is of use on a terminal only
 
@@ -40,6 +44,14 @@ class ConfigInCheckpoint(pl.Callback):
     ) -> None:
         """Add the config."""
         checkpoint[CONFIG_KEY] = self.config
+
+
+def set_out(cfg: DictConfig) -> None:
+    """Seeds and threads: what comes before anything is built."""
+    if cfg.threads is not None and cfg.threads < 1:
+        raise UserError(f"threads={cfg.threads} must be at least 1, or null for all cores")
+    torch.set_num_threads(cfg.threads or ALL_THREADS)  # also after another job of a sweep had its own
+    pl.seed_everything(cfg.seed, workers=True, verbose=False)
 
 
 def build_data(cfg: DictConfig) -> RegressionData:
@@ -109,6 +121,10 @@ def build_trainer(cfg: DictConfig, callbacks: list[pl.Callback], loggers: list[L
         raise UserError(
             f"{asked} is not possible here: {str(error).strip()} Take trainer=auto for what there is, or trainer=cpu"
         ) from error
+    if not isinstance(trainer.accelerator, CUDAAccelerator):
+        # Set by Lightning for processes that fork before they use a GPU. Without one, every optimiser step would look
+        # for a driver again, which takes longer than the step of a small network.
+        os.environ.pop("PYTORCH_NVML_BASED_CUDA_CHECK", None)
     return trainer
 
 

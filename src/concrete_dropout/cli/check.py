@@ -6,10 +6,10 @@ import copy
 import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from hydra.core.override_parser.overrides_parser import OverridesParser
-from hydra.core.override_parser.types import Glob, Override
+from hydra.core.override_parser.types import Glob, Override, ValueType
 from hydra.errors import HydraException
 from hydra.utils import get_object
 from omegaconf import DictConfig, OmegaConf
@@ -87,12 +87,15 @@ def _is_group(override: Override, conf_dir: Path) -> bool:
 
 def _options(override: Override, conf_dir: Path) -> list[str]:
     """The values of an override as one writes them; none of a range that only a sweeper can draw from."""
-    value = override.value()
-    if isinstance(value, Glob):
-        return value.filter(_choices(override, conf_dir))
+    if override.value_type == ValueType.GLOB_CHOICE_SWEEP:
+        return cast(Glob, override.value()).filter(_choices(override, conf_dir))
     if override.is_sweep_override():
         return [str(option) for option in override.sweep_string_iterator()] if override.is_discrete_sweep() else []
-    return [override.input_line.partition("=")[2]]
+    return [_text(override).partition("=")[2]]
+
+
+def _text(override: Override) -> str:
+    return override.input_line or ""
 
 
 def _job(parsed: list[Override], conf_dir: Path) -> list[str]:
@@ -102,7 +105,7 @@ def _job(parsed: list[Override], conf_dir: Path) -> list[str]:
         if override.is_sweep_override():
             lines += [f"{override.get_key_element()}={option}" for option in _options(override, conf_dir)[:1]]
         else:
-            lines.append(override.input_line)
+            lines.append(_text(override))
     return lines
 
 

@@ -6,7 +6,6 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-import pytorch_lightning as pl
 from omegaconf import DictConfig, OmegaConf
 
 from concrete_dropout.callbacks import RunRecord
@@ -38,7 +37,7 @@ def run_replicas(cfg: DictConfig, folder: Path, conf_dir: Path) -> None:
         replicas = [_replica(cfg, label, folder) for label in labels]
         data = ReplicatedData([data for data, _ in replicas])
         # Their own seeds made the networks; this one is for batches and masks, which are drawn for all at once.
-        pl.seed_everything(cfg.seed, workers=True, verbose=False)
+        build.set_out(cfg)
         task = ReplicatedTask([task for _, task in replicas])
         if cfg.ckpt_path is not None:
             check_checkpoint(cfg.ckpt_path, task, config)
@@ -92,6 +91,6 @@ def _values(cfg: DictConfig, key: str, options: Any) -> list[Any]:
 def _replica(cfg: DictConfig, label: dict[str, Any], folder: Path) -> tuple[RegressionData, RegressionTask]:
     """Data and task as a run of its own would have them."""
     own = point(cfg, label, folder)
-    pl.seed_everything(own.seed, workers=True, verbose=False)
+    build.set_out(own)
     data = build.build_data(own)
     return data, build.build_task(own, data)

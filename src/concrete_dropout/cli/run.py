@@ -38,7 +38,7 @@ def run(cfg: DictConfig, folder: Path, conf_dir: Path) -> dict[str, float]:
     """Train and test as the config says, in ``folder``; returns the last metrics."""
     config = plain(cfg)
     with logging_to(folder):
-        pl.seed_everything(cfg.seed, workers=True, verbose=False)
+        build.set_out(cfg)
         data = build.build_data(cfg)
         task = build.build_task(cfg, data)
         _check_parts(cfg, data)
@@ -66,7 +66,7 @@ def write_config(config: Mapping[str, Any], folder: Path, conf_dir: Path) -> Non
     experiment: list[str] = []
     if HydraConfig.initialized():
         job = HydraConfig.get()
-        experiment = [f"experiment={job.runtime.choices.experiment}"]
+        experiment = [f"experiment={job.runtime.choices['experiment']}"]
         # Hydra writes this file too, but not when a run is continued: `ckpt_path` might be refused.
         files.write_text(f"{HYDRA}/overrides.yaml", OmegaConf.to_yaml(job.overrides.task))
     files.write_text(CONFIG, OmegaConf.to_yaml(OmegaConf.create(dict(config))))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import shlex
 import signal
 from pathlib import Path
 
@@ -45,5 +47,7 @@ def how_to_continue(folder: Path) -> str:
 
 
 def continue_command(checkpoint: Path) -> str:
-    """What to type to go on from a checkpoint."""
-    return f"python train.py ckpt_path={shortest(checkpoint)}"
+    """What to type to go on from a checkpoint: quoted for Hydra and for the shell where that is needed."""
+    path = shortest(checkpoint)
+    plain = re.fullmatch(r"[\w./-]+", path) is not None
+    return f"python train.py ckpt_path={path}" if plain else f"python train.py {shlex.quote(f'ckpt_path={path!r}')}"

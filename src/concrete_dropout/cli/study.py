@@ -35,7 +35,9 @@ def run_study(cfg: DictConfig, folder: Path, run: Runner) -> None:
         UserError: some runs failed; names them.
     """
     files, study = RunFolder(folder), cfg.study
-    runs = [{"label": str(value), "folder": str(value), "state": "pending", "error": None} for value in study["values"]]
+    runs: list[dict[str, Any]] = [
+        {"label": str(value), "folder": str(value), "state": "pending", "error": None} for value in study["values"]
+    ]
     record: dict[str, Any] = {"kind": study.kind, "state": "running", "seed": cfg.seed, **run_facts()}
     record |= {"started": (files.read_json(STUDY) or {}).get("started") or _now(), "ended": None, "runs": runs}
     for entry, value in zip(runs, study["values"], strict=True):

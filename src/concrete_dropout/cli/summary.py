@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -109,7 +110,7 @@ def _paths(files: RunFolder, record: dict[str, Any]) -> dict[str, str]:
         paths["report"] = shortest(files.path / REPORT)
     wandb = (record.get("loggers") or {}).get("wandb")
     if wandb and "offline-run" in wandb:
-        paths["W&B"] = f"logged offline; upload with: wandb sync {shortest(files.path / wandb)}"
+        paths["W&B"] = f"logged offline; upload with: wandb sync {shlex.quote(shortest(files.path / wandb))}"
     elif wandb:
         paths["W&B"] = shortest(files.path / wandb)
     return paths

@@ -15,6 +15,7 @@ from concrete_dropout.errors import UserError
 TOP_LEVEL: dict[str, Any] = {
     "name": str,
     "seed": int,
+    "threads": int | None,
     "train": bool,
     "test": bool,
     "test_ckpt": Literal["last", "best"],
@@ -108,9 +109,10 @@ def parameters_of(target: Any) -> dict[str, Any] | None:
         return None if takes_any else found
     parameters: dict[str, Any] = {}
     for base in target.__mro__:
-        if "__init__" not in vars(base):
+        own = vars(base).get("__init__")
+        if own is None:
             continue
-        found, passes_on = _signature(base.__init__)
+        found, passes_on = _signature(own)
         parameters = {**found, **parameters}
         if not passes_on:
             return parameters
