@@ -17,7 +17,7 @@ train: $(VENV) ## Train: make train ARGS="experiment=mnist dropout=fixed"
 	$(BIN)/python train.py $(ARGS)
 
 test: lint types ## Lint, check types and run the tests; ARGS go to pytest
-	$(BIN)/pytest $(ARGS)
+	OMP_NUM_THREADS=1 $(BIN)/pytest --numprocesses auto --dist loadscope $(ARGS)
 
 lint: $(VENV) ## Check code style and formatting
 	$(BIN)/ruff check

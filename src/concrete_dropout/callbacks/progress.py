@@ -17,6 +17,16 @@ class ProgressBar(RichProgressBar):
         metrics.pop("v_num", None)
         return metrics
 
+    def on_train_batch_end(
+        self, trainer: pl.Trainer, pl_module: pl.LightningModule, outputs: Any, batch: Any, batch_idx: int
+    ) -> None:
+        """Renew the number of steps with the bar."""
+        super().on_train_batch_end(trainer, pl_module, outputs, batch, batch_idx)
+        due = self.refresh_rate > 0 and (batch_idx + 1) % self.refresh_rate == 0
+        if due and self.progress is not None and self.train_progress_bar_id is not None:
+            text = self._get_train_description(trainer.current_epoch)
+            self.progress.update(self.train_progress_bar_id, description=text)
+
     def _get_train_description(self, current_epoch: int) -> str:
         # Lightning writes "Epoch 3/-2" where the steps are bounded and the epochs are not.
         steps = self.trainer.max_steps

@@ -52,6 +52,8 @@ def command(conf_dir: Path, hydra_main: Callable[[], object]) -> int:
     except KeyboardInterrupt:
         print("\nStopped by Ctrl-C.", file=sys.stderr)
         return INTERRUPTED
+    except BrokenPipeError:  # the reader of a help text (head, less) has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return 0
 
 
