@@ -1,7 +1,8 @@
 """Masks for sampling, each from a random stream of its own.
 
-The mask of (sample, layer, call, block of rows) depends on those and the seed alone. So it does not matter how
-samples and rows are cut into batches: the same seed gives the same masks.
+The mask of (sample, layer, call, block of rows) depends on those and the seed alone (small masks of several samples
+share a stream, in which each has its place). So it does not matter how samples and rows are cut into batches: the same
+seed gives the same masks.
 """
 
 from __future__ import annotations
@@ -26,11 +27,21 @@ Mask = Literal["concrete", "bernoulli"]
 MASKS: tuple[str, ...] = get_args(Mask)
 BLOCK_ELEMENTS = 1 << 18
 MAX_BLOCK_ROWS = 256
+STREAM_ELEMENTS = 1 << 17
+MAX_STREAM_SAMPLES = 64
 
 
 def block_rows(x: Tensor) -> int:
     """How many rows of the model's input share a stream: a function of its shape alone."""
     return max(1, min(MAX_BLOCK_ROWS, BLOCK_ELEMENTS // max(1, math.prod(x.shape[1:]))))
+
+
+def samples_per_stream(blocks: Sequence[Block], width: int) -> int:
+    """How many consecutive samples share a stream: several where masks are small, for a stream takes time to begin.
+
+    A function of the shape alone, as ``block_rows`` is: it does not matter which samples a pass draws.
+    """
+    return max(1, min(MAX_STREAM_SAMPLES, STREAM_ELEMENTS // max(1, width * max(block.length for block in blocks))))
 
 
 def stream_seed(*key: int) -> int:
@@ -103,7 +114,9 @@ class MaskStreams:
             (len(samples), total mask rows, ...) where trailing dimensions are 1 for channel-wise masks.
         """
         trailing = (x.shape[1], *(1 for _ in x.shape[2:])) if is_channelwise(layer) and x.dim() > 1 else x.shape[1:]
-        if len(samples) == len(blocks) == 1 and blocks[0].skip == 0 and x.is_cpu and x.dtype is torch.float32:
+        together = samples_per_stream(blocks, math.prod(trailing))
+        alone = together == len(samples) == len(blocks) == 1 and blocks[0].skip == 0
+        if alone and x.is_cpu and x.dtype is torch.float32:
             mask = torch.empty((1, blocks[0].rows, *trailing), dtype=torch.float32, device="cpu")
             if 0 < mask.numel() <= BLOCK:  # the usual case of a network of some size, with the least bookkeeping
                 bits, floats = block_workspace(mask.shape)
@@ -115,7 +128,8 @@ class MaskStreams:
         factors = None if times is None else times.reshape(masks.shape)
         longest = max((block.skip + block.rows) * width for block in blocks)
         by_bits = masks.is_cpu and masks.dtype is torch.float32
-        if by_bits and len(samples) * len(blocks) > 1 and max(masks.numel(), longest) <= BLOCK:
+        at_once = len(samples) * len(blocks) > 1 and max(masks.numel(), longest) <= BLOCK
+        if by_bits and masks.numel() and (together > 1 or at_once):
             self._fill_at_once(masks, layer, key, samples, blocks, width, factors)
         else:
             for number, sample in enumerate(samples):
@@ -136,17 +150,27 @@ class MaskStreams:
         width: int,
         times: Tensor | None,
     ) -> None:
-        """Several small masks: only the bits are drawn one by one."""
-        bits = torch.empty(masks.shape, dtype=torch.int32, device="cpu")
-        for sample, of_sample in zip(samples, bits, strict=True):
-            for block, _, out in _pieces(of_sample, blocks, width):
-                generator = self._stream(bits.device, sample, *key, block.index)
-                stop = (block.skip + block.rows) * width
-                source, _ = block_workspace(torch.Size([stop]))
-                out.copy_(source.draw_(generator)[block.skip * width :])
-        flat = masks.view(-1)
-        _, floats = block_workspace(flat.shape)
-        self._to_masks(flat, bits.view(-1), floats, layer, None if times is None else times.view(-1))
+        """Several small masks: bits are drawn stream by stream, and turned into masks together."""
+        bits = torch.empty((len(samples), masks.shape[1] // width, width), dtype=torch.int32, device="cpu")
+        together = samples_per_stream(blocks, width)
+        for group in range(samples.start // together, (samples.stop - 1) // together + 1):
+            inside = range(max(samples.start, group * together), min(samples.stop, (group + 1) * together))
+            start = 0
+            for block in blocks:
+                # Row by row, so that rows at the end need not be drawn: (rows, samples of the stream, width)
+                source, _ = block_workspace(torch.Size([block.skip + block.rows, together, width]))
+                drawn = source.draw_(self._stream(bits.device, group, *key, block.index))
+                wanted = drawn[block.skip :, inside.start - group * together : inside.stop - group * together]
+                out = bits[inside.start - samples.start : inside.stop - samples.start, start : start + block.rows]
+                out.copy_(wanted.transpose(0, 1))
+                start += block.rows
+        flat, flat_bits = masks.view(-1), bits.view(-1)
+        factors = None if times is None else times.reshape(-1)
+        for start in range(0, flat.numel(), BLOCK):
+            piece = slice(start, start + BLOCK)
+            _, floats = block_workspace(flat[piece].shape)
+            part = None if factors is None else factors[piece]
+            self._to_masks(flat[piece], flat_bits[piece], floats, layer, part)
 
     def _fill(
         self,
