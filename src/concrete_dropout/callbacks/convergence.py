@@ -65,8 +65,8 @@ class Criterion:
             f"A learned p has converged when its trend (least squares) over the last fifth of the steps amounts to a "
             f"change of at most {self.tolerance:g}, and of at most {self.relative_tolerance:.0%} of p (a p below "
             f"{self.floor:g} counts as {self.floor:g}). It has not if it moved one way as fast as its learning rate "
-            f"allows, and as much training again would carry it further than that. A learned p is saturated below "
-            f"{self.low:g} and above {self.high:g}. A fixed p has nothing to converge."
+            f"allows, and as much training again would carry it further than {self.tolerance:g}. A learned p is "
+            f"saturated below {self.low:g} and above {self.high:g}. A fixed p has nothing to converge."
         )
 
 
@@ -153,7 +153,7 @@ def convergence(
     change = slope * FRACTION * steps[-1]
     allowed = criterion.largest_change(final) * (1 + 1e-9)  # a change of exactly the tolerance is within it
     drift = None if pace is None else _drift(steps, ps, pace)
-    arrived = drift is None or pace is None or abs(drift) <= pace.one_way or abs(_ahead(final, drift, pace)) <= allowed
+    arrived = pace is None or drift is None or _has_arrived(final, drift, pace, criterion.tolerance)
     return Convergence(
         first, final, change, 1000 * slope, abs(change) <= allowed and arrived, criterion.saturated(final), drift
     )
@@ -167,9 +167,10 @@ def _drift(steps: Sequence[int], ps: Sequence[float], pace: Pace) -> float | Non
     return None if slope is None else slope * FRACTION * steps[-1] / pace.window
 
 
-def _ahead(p: float, drift: float, pace: Pace) -> float:
-    """How far p would go from here in as much training again, at the full learning rate and this drift."""
-    return 1 / (1 + math.exp(-_logit(p) - drift * pace.whole)) - p
+def _has_arrived(p: float, drift: float, pace: Pace, tolerance: float) -> bool:
+    """Whether p did not go one way, or would not go far in as much training again at the full learning rate."""
+    ahead = 1 / (1 + math.exp(-_logit(p) - drift * pace.whole)) - p
+    return abs(drift) <= pace.one_way or abs(ahead) <= tolerance
 
 
 def _logit(p: float) -> float:
