@@ -30,9 +30,10 @@ format: $(VENV) ## Format the code and apply safe fixes
 	$(BIN)/ruff check --fix
 	$(BIN)/ruff format
 
-bench: $(VENV) ## Measure the layers and the sampling against their peers
+bench: $(VENV) ## Measure layers, sampling and replicas against their peers
 	$(BIN)/python benchmarks/layer.py
 	$(BIN)/python benchmarks/sampling.py
+	$(BIN)/python benchmarks/replicas.py
 
 lock: $(VENV) ## Rewrite requirements.lock, keeping its versions; ARGS=--upgrade moves them
 	$(BIN)/uv pip compile pyproject.toml --universal --python-version 3.10 --all-extras \
