@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from concrete_dropout.callbacks import AtomicCheckpointIO
 from concrete_dropout.cli.compose import config_diff
 from concrete_dropout.errors import UserError
 
@@ -43,6 +44,13 @@ def check_checkpoint(path: str | Path, task: nn.Module, config: Mapping[str, Any
         f"({_shape(saved.get(wrong[0]))} there, {_shape(wanted.get(wrong[0]))} here).{settings} Use the settings of "
         "the run that wrote it"
     )
+
+
+def renew_weights(path: Path, task: nn.Module) -> None:
+    """Put the weights at hand into a checkpoint that was written before they were final; all else in it stays."""
+    if path.is_file():
+        files = AtomicCheckpointIO()
+        files.save_checkpoint({**files.load_checkpoint(path), "state_dict": task.state_dict()}, path)
 
 
 def _read(path: Path) -> dict[str, Any]:

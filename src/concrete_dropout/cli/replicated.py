@@ -11,13 +11,11 @@ from omegaconf import DictConfig, OmegaConf
 from concrete_dropout.callbacks import RunRecord
 from concrete_dropout.callbacks.replicas import ReplicaRecord
 from concrete_dropout.cli import build
-from concrete_dropout.cli.checkpoint import check_checkpoint
 from concrete_dropout.cli.compose import plain
 from concrete_dropout.cli.replicas_summary import print_replicas_summary
-from concrete_dropout.cli.run import facts, log_config, recording, write_config
+from concrete_dropout.cli.run import carry_out, check_parts, facts
 from concrete_dropout.cli.run_log import logging_to
 from concrete_dropout.cli.study import point
-from concrete_dropout.cli.summary import print_start
 from concrete_dropout.data import RegressionData, num_splits
 from concrete_dropout.data.replicas import ReplicatedData
 from concrete_dropout.errors import UserError
@@ -31,38 +29,30 @@ VARIABLE = ("seed", "dropout.init_p", "data.")  # what may differ between replic
 
 def run_replicas(cfg: DictConfig, folder: Path, conf_dir: Path) -> None:
     """Train and test all replicas of ``cfg.replicas.grid`` in ``folder``."""
-    config = plain(cfg)
     labels = grid_points(cfg)
+    if cfg.test_ckpt == build.BEST:
+        raise UserError("test_ckpt=best is not for replicas, whose best steps differ: use test_ckpt=last")
+    check_parts(cfg, validates=False)
     with logging_to(folder):
         replicas = [_replica(cfg, label, folder) for label in labels]
         data = ReplicatedData([data for data, _ in replicas])
         # Their own seeds made the networks; this one is for batches and masks, which are drawn for all at once.
         build.set_out(cfg)
         task = ReplicatedTask([task for _, task in replicas])
-        if cfg.ckpt_path is not None:
-            check_checkpoint(cfg.ckpt_path, task, config)
         sizes = sorted(set(data.num_train))
         more = {
             "replicas": len(labels),
             "num_train": sizes[0] if len(sizes) == 1 else sizes,
             "kl_weight": cfg.task.kl_weight,
         }
-        record = RunRecord(folder, {**facts(cfg), **more})
         callbacks = [
             *build.build_callbacks(cfg, only={"progress"}),
-            *build.keepers(config, folder, validates=False),
+            *build.keepers(plain(cfg), folder, validates=False),
             ReplicaRecord(folder, labels),
-            record,
         ]
-        trainer = build.build_trainer(cfg, callbacks, build.build_loggers(cfg), folder)
-        write_config(config, folder, conf_dir)
-        print_start(folder, record.facts)
-        with recording(record, folder):
-            log_config(trainer, config)
-            if cfg.train:
-                trainer.fit(task, datamodule=data, ckpt_path=cfg.ckpt_path)
-            if cfg.test:
-                trainer.test(task, datamodule=data, ckpt_path=None if cfg.train else cfg.ckpt_path, verbose=False)
+        record = RunRecord(folder, {**facts(cfg), **more})
+        tests = all(own.tables.test is not None for own, _ in replicas)
+        carry_out(cfg, folder, conf_dir, task, data, record, callbacks, tests)
     print_replicas_summary(folder)
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import signal
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,7 @@ from pytorch_lightning.utilities.exceptions import SIGTERMException
 
 from concrete_dropout.callbacks import RunRecord
 from concrete_dropout.cli import build
-from concrete_dropout.cli.checkpoint import check_checkpoint
+from concrete_dropout.cli.checkpoint import check_checkpoint, renew_weights
 from concrete_dropout.cli.compose import compose_config, config_diff, plain
 from concrete_dropout.cli.entry import from_the_start
 from concrete_dropout.cli.facts import run_facts
@@ -28,7 +28,6 @@ from concrete_dropout.cli.leftovers import HYDRA
 from concrete_dropout.cli.run_log import logging_to, run_log
 from concrete_dropout.cli.stopped import Stopped
 from concrete_dropout.cli.summary import print_start, print_summary
-from concrete_dropout.data import RegressionData
 from concrete_dropout.errors import UserError
 from concrete_dropout.report import build_run_report
 from concrete_dropout.runfolder import CHECKPOINTS, CONFIG, CONFIG_DIFF, RUN, RunFolder
@@ -36,28 +35,46 @@ from concrete_dropout.runfolder import CHECKPOINTS, CONFIG, CONFIG_DIFF, RUN, Ru
 
 def run(cfg: DictConfig, folder: Path, conf_dir: Path) -> dict[str, float]:
     """Train and test as the config says, in ``folder``; returns the last metrics."""
-    config = plain(cfg)
     with logging_to(folder):
         build.set_out(cfg)
         data = build.build_data(cfg)
         task = build.build_task(cfg, data)
-        _check_parts(cfg, data)
-        if cfg.ckpt_path is not None:
-            check_checkpoint(cfg.ckpt_path, task, config)
+        validates = data.tables.val is not None
+        check_parts(cfg, validates)
         record = RunRecord(folder, {**facts(cfg), "num_train": data.spec.num_train, "kl_weight": task.kl_weight})
-        kept = build.keepers(config, folder, validates=data.tables.val is not None)
-        callbacks = [*build.build_callbacks(cfg), *kept, record]
-        trainer = build.build_trainer(cfg, callbacks, build.build_loggers(cfg), folder)
-        write_config(config, folder, conf_dir)
-        print_start(folder, record.facts)
-        with recording(record, folder):
-            log_config(trainer, config)
-            if cfg.train:
-                trainer.fit(task, datamodule=data, ckpt_path=cfg.ckpt_path)
-            if cfg.test and data.tables.test is not None:
-                trainer.test(task, datamodule=data, ckpt_path=_tested(cfg, folder), verbose=False)
+        callbacks = [*build.build_callbacks(cfg), *build.keepers(plain(cfg), folder, validates)]
+        tests = data.tables.test is not None
+        trainer = carry_out(cfg, folder, conf_dir, task, data, record, callbacks, tests)
     print_summary(folder)
     return {name: float(value) for name, value in trainer.callback_metrics.items()}
+
+
+def carry_out(
+    cfg: DictConfig,
+    folder: Path,
+    conf_dir: Path,
+    task: pl.LightningModule,
+    data: pl.LightningDataModule,
+    record: RunRecord,
+    callbacks: Sequence[pl.Callback],
+    tests: bool,
+) -> pl.Trainer:
+    """Fit and test what is built, with its record kept; ``tests``: whether the data have a test part."""
+    config = plain(cfg)
+    if cfg.ckpt_path is not None:
+        check_checkpoint(cfg.ckpt_path, task, config)
+    trainer = build.build_trainer(cfg, [*callbacks, record], build.build_loggers(cfg), folder)
+    write_config(config, folder, conf_dir)
+    print_start(folder, record.facts)
+    with recording(record, folder):
+        log_config(trainer, config)
+        if cfg.train:
+            trainer.fit(task, datamodule=data, ckpt_path=cfg.ckpt_path)
+            if cfg.task.final_m_step:  # which comes after the last checkpoint
+                renew_weights(folder / CHECKPOINTS / f"{build.LAST}.ckpt", task)
+        if cfg.test and tests:
+            trainer.test(task, datamodule=data, ckpt_path=_tested(cfg, folder), verbose=False)
+    return trainer
 
 
 def write_config(config: Mapping[str, Any], folder: Path, conf_dir: Path) -> None:
@@ -128,8 +145,9 @@ def _write_report(folder: Path) -> None:
         run_log.exception("no report could be written; try again with: python -m concrete_dropout.report %s", folder)
 
 
-def _check_parts(cfg: DictConfig, data: RegressionData) -> None:
-    if cfg.test_ckpt == build.BEST and data.tables.val is None:
+def check_parts(cfg: DictConfig, validates: bool) -> None:
+    """Refuse to test what there will not be."""
+    if cfg.test_ckpt == build.BEST and not validates:
         raise UserError(
             "test_ckpt=best needs validation data to choose by: hold some out with data.val_fraction=0.1, or use "
             "test_ckpt=last"
