@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import signal
 from typing import Any
 
 import pytest
@@ -11,6 +12,13 @@ from torch import nn
 from torch.utils.checkpoint import checkpoint
 
 from concrete_dropout import dropout
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _ctrl_c_works() -> None:
+    """Shells start background jobs with SIGINT ignored, which every child would inherit: some tests send it."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(autouse=True)
