@@ -38,8 +38,8 @@ def test_a_full_summary(folder: RunFolder) -> None:
     folder.write_text(REPORT, "")
     lines = [line.rstrip() for line in printed(folder)]
     assert " RMSE    1.235  of the predictive mean" in lines
-    assert " a      concrete     0.1000  0.0001  still moving: -0.030, nearly 0" in lines
-    assert " b      fixed             -  0.2000" in lines
+    assert " a      concrete     0.1000  0.0001     -0.0300  still moving, nearly 0" in lines
+    assert " b      fixed             -  0.2000           -" in lines
     assert lines[-4:] == [
         "run folder   outputs/run [1]",
         "checkpoint   outputs/run [1]/checkpoints/last.ckpt",

@@ -79,10 +79,12 @@ def _probabilities(
     table.add_column("kind")
     table.add_column("initial p", justify="right")
     table.add_column("p", justify="right")
+    table.add_column("last fifth", justify="right")  # of the steps: the trend of p there
     table.add_column("")
     for name, p in probabilities.items():
-        note = _note(convergence.get(name, {}))
-        table.add_row(escape(name), kinds.get(name, ""), _number(p.get("initial")), _number(p.get("final")), note)
+        facts = convergence.get(name, {})
+        numbers = (_number(p.get("initial")), _number(p.get("final")), _change(facts.get("change_last_fifth")))
+        table.add_row(escape(name), kinds.get(name, ""), *numbers, _note(facts))
     return table
 
 
@@ -92,9 +94,12 @@ def _table(title: str) -> Table:
 
 def _note(facts: dict[str, Any]) -> str:
     """What is wrong with a learned p."""
-    change = facts.get("change_last_fifth")
-    moving = "" if facts.get("converged", True) or change is None else f"still moving: {change:+.3f}"
+    moving = "" if facts.get("converged", True) else "still moving"
     return ", ".join(filter(None, [moving, SATURATED.get(facts.get("saturated") or "", "")]))
+
+
+def _change(change: float | None) -> str:
+    return "-" if change is None else f"{change:+.4f}"
 
 
 def _number(p: float | None) -> str:
