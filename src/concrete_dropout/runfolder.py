@@ -60,7 +60,7 @@ class RunFolder:
                 file.write(text)
                 file.flush()
                 os.fsync(file.fileno())
-            os.chmod(temporary, 0o666 & ~_umask())
+            os.chmod(temporary, default_mode())
             os.replace(temporary, target)
         except BaseException:
             Path(temporary).unlink(missing_ok=True)
@@ -112,7 +112,8 @@ def _finite(value: Any) -> Any:
     return value
 
 
-def _umask() -> int:
+def default_mode() -> int:
+    """The permissions that a new file has; those of temporary files are narrower."""
     current = os.umask(0)
     os.umask(current)
-    return current
+    return 0o666 & ~current

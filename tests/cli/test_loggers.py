@@ -64,7 +64,7 @@ def test_online_without_a_key_is_refused(tmp_path: Path) -> None:
 
 
 def test_other_loggers_keep_to_the_folder(tmp_path: Path) -> None:
-    assert Path(csv_logger(str(tmp_path)).log_dir) == tmp_path / "csv"
+    assert Path(csv_logger(str(tmp_path)).log_dir) == tmp_path / "csv" / "version_0"
     if any(importlib.util.find_spec(name) for name in ("tensorboard", "tensorboardX")):
         assert Path(tensorboard_logger(str(tmp_path)).log_dir) == tmp_path / "tensorboard"
     else:

@@ -184,7 +184,7 @@ def test_a_failed_run_says_so(train: Train, tmp_path: Path, stumble: Callable[..
 def test_loggers_write_to_the_run_folder(train: Train, tmp_path: Path) -> None:
     train("logger=csv")
     files = {str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*.csv")}
-    assert "run/csv/metrics.csv" in files
+    assert "run/csv/version_0/metrics.csv" in files
     assert all(name.startswith("run/") for name in files)
 
 

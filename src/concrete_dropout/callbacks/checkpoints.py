@@ -12,6 +12,7 @@ import torch
 from pytorch_lightning.plugins.io import TorchCheckpointIO
 
 from concrete_dropout.errors import UserError
+from concrete_dropout.runfolder import default_mode
 
 StrPath = str | Path
 
@@ -40,7 +41,7 @@ class AtomicCheckpointIO(TorchCheckpointIO):
                 torch.save(checkpoint, file)
                 file.flush()
                 os.fsync(file.fileno())
-            os.chmod(temporary, 0o666 & ~_umask())
+            os.chmod(temporary, default_mode())
             os.replace(temporary, target)
         except BaseException as error:
             if temporary is not None:
@@ -97,9 +98,3 @@ def _system_error(error: BaseException) -> str | None:
             return seen.strerror
         seen = seen.__cause__ or seen.__context__
     return str(error).partition("\n")[0] if isinstance(error, RuntimeError) and "writ" in str(error) else None
-
-
-def _umask() -> int:
-    current = os.umask(0)
-    os.umask(current)
-    return current

@@ -150,10 +150,12 @@ class ProbabilityMonitor(pl.Callback):
         for name, result in results.items():
             if result.converged:
                 continue
-            change = result.change_last_fifth
+            change, drift = result.change_last_fifth, result.drift
             moved = (
                 "cannot be judged" if change is None else f"changed by {change:+.3f} over the last fifth of the steps"
             )
+            if change is not None and drift is not None and abs(change) <= self.criterion.largest_change(result.final):
+                moved += f", one way, at {abs(drift):.0%} of the speed that its learning rate allows"
             log.warning(
                 "dropout p of %s has not converged: it is %.3f and %s. Train longer, or raise optim.p_lr.",
                 name,

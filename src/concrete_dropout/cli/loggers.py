@@ -45,8 +45,11 @@ def wandb_logger(
 
 
 def csv_logger(folder: str) -> CSVLogger:
-    """Lightning's own CSV files, in csv/."""
-    return CSVLogger(save_dir=folder, name="csv", version="")
+    """Lightning's own CSV files, in csv/version_<n>/: one more each time a run is continued.
+
+    In one folder the logger would delete what it wrote before the run was stopped.
+    """
+    return CSVLogger(save_dir=folder, name="csv")
 
 
 def tensorboard_logger(folder: str) -> TensorBoardLogger:
