@@ -4,21 +4,19 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
-import pytorch_lightning as pl
 import torch
 from torch import Tensor
 from torch.utils.data import DataLoader
 
+from concrete_dropout.data.base import ExperimentData, Part
 from concrete_dropout.data.batches import Batch, JoinedPasses, TensorRows, as_is
 from concrete_dropout.data.checks import whole_number
 from concrete_dropout.errors import UserError
 from concrete_dropout.scaling import Affine
 
-Part = Literal["train", "val", "test"]
 Matrix = npt.NDArray[np.float64]
 
 
@@ -88,7 +86,7 @@ class _Loaded:
     tensors: dict[Part, Batch]
 
 
-class RegressionData(pl.LightningDataModule, ABC):
+class RegressionData(ExperimentData, ABC):
     """Batches (x, y), (B, D) and (B, O), of standardised float32 values.
 
     A subclass says where the rows come from. They are read once, on the first use of anything that needs them.
@@ -118,25 +116,15 @@ class RegressionData(pl.LightningDataModule, ABC):
         self.min_steps_per_epoch = whole_number("data.min_steps_per_epoch", min_steps_per_epoch, minimum=1)
         self.seed = whole_number("data.seed", seed, minimum=0)
         self._loaded: _Loaded | None = None
-        self._limit_val_batches: int | float | None = None
 
     @abstractmethod
     def load(self) -> Tables:
         """Read or make the rows, in original units; whatever the user can mend is a ``UserError``."""
 
-    def setup(self, stage: str | None = None) -> None:
-        """Lightning's hook; all stages share one loading. A fit without validation rows skips the validation."""
-        tensors = self._state().tensors
-        if stage == "fit" and "val" not in tensors and self.trainer is not None:
-            # Lightning would warn about a loader without batches, and run an empty validation.
-            self._limit_val_batches = self.trainer.limit_val_batches
-            self.trainer.limit_val_batches = 0
-
-    def teardown(self, stage: str) -> None:
-        """Lightning's hook: the trainer gets back what ``setup`` changed."""
-        if self._limit_val_batches is not None and self.trainer is not None:
-            self.trainer.limit_val_batches = self._limit_val_batches
-            self._limit_val_batches = None
+    @property
+    def parts(self) -> tuple[Part, ...]:
+        """The parts that have rows."""
+        return tuple(self.tables.parts())
 
     @property
     def tables(self) -> Tables:
