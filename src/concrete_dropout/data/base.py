@@ -43,7 +43,7 @@ class ExperimentData(pl.LightningDataModule, ABC):
         """Training batches of an epoch in a single process."""
 
     def setup(self, stage: str | None = None) -> None:
-        """Lightning's hook: reads the data, once for all stages. A fit without a validation part skips the validation."""
+        """Lightning's hook: reads the data, once for all stages; a fit without a validation part skips validation."""
         parts = self.parts
         if stage == "fit" and "val" not in parts and self.trainer is not None:
             # Lightning would warn about a loader without batches, and run an empty validation.

@@ -70,12 +70,17 @@ class JoinedPasses(Sampler[int]):
 
     def __iter__(self) -> Iterator[int]:
         # All passes are drawn at once: drawn one by one, they would depend on how far a loader reads ahead.
-        generator = torch.Generator().manual_seed(self._order_seed())
+        generator = torch.Generator().manual_seed(epoch_seed(self.seed, self.epoch))
         passes = -(-self.length // self.num_rows)
         order = torch.cat([torch.randperm(self.num_rows, generator=generator) for _ in range(passes)])
         yield from order[: self.length].tolist()
 
-    def _order_seed(self) -> int:
-        if torch.distributed.is_available() and torch.distributed.is_initialized():
-            return self.seed * 1_000_003 + self.epoch
-        return int(torch.empty((), dtype=torch.int64).random_().item())
+
+def epoch_seed(seed: int, epoch: int) -> int:
+    """A seed for what is random about an epoch: one draw of torch's global generator.
+
+    In a distributed run, whose processes may hold different states, it follows from ``seed`` and ``epoch`` instead.
+    """
+    if torch.distributed.is_available() and torch.distributed.is_initialized():
+        return seed * 1_000_003 + epoch
+    return int(torch.empty((), dtype=torch.int64).random_().item())

@@ -171,9 +171,7 @@ class RegressionData(ExperimentData, ABC):
         if part not in self._state().tensors:
             return []
         x, y = self.tensors(part)
-        # Every iterator draws a seed for its workers. From the global generator it would change the training run.
-        generator = torch.Generator().manual_seed(self.seed)
-        return self._loader(x, y, self.eval_batch_size, generator=generator)
+        return self._loader(x, y, self.eval_batch_size)
 
     def _loader(
         self,
@@ -181,13 +179,14 @@ class RegressionData(ExperimentData, ABC):
         y: Tensor,
         batch_size: int,
         sampler: JoinedPasses | None = None,
-        generator: torch.Generator | None = None,
     ) -> DataLoader[Batch]:
         return DataLoader(
             TensorRows(x, y),
             batch_size=batch_size,
             sampler=sampler,
-            generator=generator,
+            # An iterator draws a seed for its workers, some of them once and some in every epoch. From the global
+            # generator that would change the training run.
+            generator=torch.Generator().manual_seed(self.seed),
             num_workers=self.num_workers,
             persistent_workers=self.num_workers > 0,
             collate_fn=as_is,

@@ -13,7 +13,12 @@ Rows = npt.NDArray[np.int64]
 
 
 def carve(
-    num_rows: int, fractions: Mapping[str, float], seed: tuple[int, ...], source: str, keep: int = 1
+    num_rows: int,
+    fractions: Mapping[str, float],
+    seed: tuple[int, ...],
+    source: str,
+    keep: int = 1,
+    unit: str = "rows",
 ) -> tuple[Rows, ...]:
     """Disjoint random sets of row numbers, each sorted: one per fraction, then what remains.
 
@@ -25,6 +30,7 @@ def carve(
         seed: of numpy's generator.
         source: what the rows are from, for the message.
         keep: rows that must remain.
+        unit: what they are called in the message.
 
     >>> val, train = carve(5, {"data.val_fraction": 0.4}, seed=(0,), source="a table")
     >>> len(val), len(train)
@@ -36,8 +42,8 @@ def carve(
             f"{key}={share:g} takes {size}" for (key, share), size in zip(fractions.items(), sizes, strict=True)
         )
         raise UserError(
-            f"{source} has {num_rows} rows, of which {taken}: at least {keep} must remain for training. "
-            "Add rows or lower the fractions (0 leaves a part out)."
+            f"{source} has {num_rows} {unit}, of which {taken}: at least {keep} must remain for training. "
+            f"Add {unit} or lower the fractions (0 leaves a part out)."
         )
     order = np.random.default_rng(seed).permutation(num_rows)
     return tuple(np.sort(rows) for rows in np.split(order, np.cumsum(sizes)))

@@ -7,10 +7,10 @@ import os
 import shutil
 import tempfile
 from pathlib import Path
-from urllib.parse import urlsplit
 
 import numpy as np
 
+from concrete_dropout.data.downloads import reason_of
 from concrete_dropout.data.numbers_file import read_index, read_numbers
 from concrete_dropout.data.uci_sets import UCISet
 from concrete_dropout.errors import UserError
@@ -56,19 +56,13 @@ def fetch_set(uci_set: UCISet, target: Path, base_url: str = BASE_URL) -> None:
             if not (target / "data").is_dir():
                 raise
     except (OSError, ValueError, UserError) as error:  # requests raises OSErrors, pooch's checksums ValueErrors
-        reason = _reason(error, url)
+        reason = reason_of(error, url)
         raise UserError(
             f"The data set {uci_set.name!r} is not in {target} (paths.data_dir, environment variable DATA_DIR), and "
             f"downloading it from {url} failed: {reason}. {ways_out}"
         ) from error
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
-
-
-def _reason(error: Exception, url: str) -> str:
-    if any(word in type(error).__name__ for word in ("Connect", "Timeout")):  # the details are of no use to a user
-        return f"no connection to {urlsplit(url).netloc}"
-    return str(error).strip().rstrip(".")
 
 
 def _fetch_files(uci_set: UCISet, url: str, folder: Path) -> None:
