@@ -169,38 +169,52 @@ class CategoricalAccumulator:
 
     def update(self, logits: Tensor) -> None:
         """Add samples of ``logits`` (S, rows, classes, ...)."""
-        samples = logits.shape[0]
-        logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
-        p = torch.softmax(logits, dim=2)
-        expected, mean = entropy(p, dim=2).mean(0), p.mean(0)
+        log_p = torch.log_softmax(logits.to(torch.promote_types(logits.dtype, torch.float32)), dim=2)
+        if self._targets is not None:
+            self._score(log_p)
+        p = log_p.exp()
+        finite = torch.finfo(log_p.dtype).min  # 0 log 0 = 0, not 0 * -inf
+        # For maps of logits most of the time is memory: these are ours, and no longer needed.
+        weighed = log_p.clamp_min(finite) * p if log_p.requires_grad else log_p.clamp_min_(finite).mul_(p)
+        samples = p.shape[0]
+        mean = p.mean(0) if samples > 1 else p[0]
+        expected = weighed.sum((0, 2)) / -samples
         self._count += samples
         if self._probabilities is None:
             self._probabilities, self._entropy = mean, expected
         else:
             weight = samples / self._count
-            self._probabilities = torch.lerp(self._probabilities, mean, weight)
-            self._entropy = torch.lerp(self._entropy, expected, weight)
-        if self._targets is not None:
-            self._score(torch.log_softmax(logits, dim=2))
+            self._probabilities = _moved(self._probabilities, mean, weight)
+            self._entropy = _moved(self._entropy, expected, weight)
 
     def _score(self, log_p: Tensor) -> None:
         assert self._targets is not None
-        targets, classes = self._targets.long(), log_p.shape[2]
+        samples, targets = log_p.shape[0], self._targets.long()
         if targets.shape != log_p[0, :, 0].shape:
             raise ValueError(
                 f"targets {tuple(targets.shape)} must be one class per logit vector {tuple(log_p.shape[1:])}"
             )
-        index = targets.clamp(0, classes - 1).expand(log_p.shape[0], *targets.shape).unsqueeze(2)
+        index = targets.clamp(0, log_p.shape[2] - 1).expand(samples, *targets.shape).unsqueeze(2)
         chosen = log_p.gather(2, index).squeeze(2)  # (S, rows, ...)
-        batch = torch.logsumexp(chosen, dim=0).masked_fill((targets < 0) | (targets >= classes), math.nan)
+        batch = torch.logsumexp(chosen, dim=0) if samples > 1 else chosen[0]
         self._log_sum = batch if self._log_sum is None else torch.logaddexp(self._log_sum, batch)
 
     def compute(self) -> CategoricalPrediction:
         """The prediction so far."""
         if self._probabilities is None:
             raise ValueError("no samples were added yet")
-        score = None if self._log_sum is None else self._log_sum - math.log(self._count)
-        return CategoricalPrediction(self._probabilities, self._entropy, score)
+        score = None
+        if self._targets is not None and self._log_sum is not None:
+            void = (self._targets < 0) | (self._targets >= self._probabilities.shape[1])
+            score = (self._log_sum - math.log(self._count)).masked_fill(void, math.nan)
+        return CategoricalPrediction(self._probabilities.clone(), self._entropy.clone(), score)
+
+
+def _moved(mean: Tensor, part: Tensor, weight: float) -> Tensor:
+    """A mean moved towards that of new samples, in its own memory where torch allows it."""
+    if mean.requires_grad or part.requires_grad or mean.is_inference():
+        return torch.lerp(mean, part, weight)
+    return mean.lerp_(part, weight)
 
 
 def gaussian_log_density(y: Tensor, mean: Tensor, log_var: Tensor) -> Tensor:

@@ -1,6 +1,8 @@
 """What all tasks share: the objective, the optimiser, and evaluation with Monte Carlo dropout.
 
-loss = mean over rows of NLL  +  kl_weight * KL(q || prior) / N
+loss = mean over observations of NLL  +  kl_weight * KL(q || prior) / N
+
+An observation is a row, or each labelled pixel of it: what a target is about.
 """
 
 from __future__ import annotations
@@ -8,7 +10,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import pytorch_lightning as pl
 import torch
@@ -30,7 +32,7 @@ class Task(pl.LightningModule, ABC):
     Args:
         network: any module that went through ``swap_dropout`` (or ``DropoutSettings.apply``) with an example input.
             It is trained and evaluated as it is: "none", "fixed" and "concrete" dropout have the same objective.
-        num_train: N, the size of the whole training set.
+        num_train: N, the observations of the whole training set.
         metrics: of validation and of test, in this order; two objects, because both may be under way.
         optim: the optimiser; Adam with its defaults where it is None.
         kl_weight: 1 is the bound; anything else tempers the KL.
@@ -43,11 +45,14 @@ class Task(pl.LightningModule, ABC):
             repeated, and the random state of training is left alone.
 
     Attributes:
+        selection: the metric of validation by which the best weights are chosen, and whether "min" or "max" is best.
         results: {"val": StageResult, "test": StageResult} of the last evaluations, over all processes. They are there
             when callbacks see ``on_validation_end`` and ``on_test_end``.
 
     Nothing but the state dict goes into a checkpoint, and that holds tensors alone: it loads with ``weights_only``.
     """
+
+    selection: ClassVar[tuple[str, Literal["min", "max"]]] = ("val/nll", "min")
 
     def __init__(
         self,
@@ -96,11 +101,32 @@ class Task(pl.LightningModule, ABC):
 
     @abstractmethod
     def nll(self, output: Any, target: Tensor) -> Tensor:
-        """Negative log-likelihood of each row in nats, (rows,), with its constants, from the network's output."""
+        """Negative log-likelihood of each observation in nats, with its constants, from the network's output.
+
+        Shapes: (rows,), or (rows, ...) where a row has several observations.
+        """
+
+    def average(self, nll: Tensor, target: Tensor) -> Tensor:
+        """The mean of ``nll``, (rows, ...), over the observations of a batch; all of them count by default."""
+        return nll.mean()
+
+    def data_term(self, nll: Tensor, output: Any, target: Tensor) -> Tensor:
+        """What is minimised besides the KL: the mean NLL. Anything else is no bound any more.
+
+        Args:
+            nll: the mean over the batch.
+            output: of the network, S * rows.
+            target: S * rows.
+        """
+        return nll
 
     @abstractmethod
     def evaluate(self, batch: Batch, samples: int, seed: int) -> Mapping[str, Any]:
         """What an evaluation step returns: the prediction, inputs and targets in the units that users know."""
+
+    def evaluate_without_mc(self, batch: Batch) -> Mapping[str, Any]:
+        """What a test step returns on top of that, from a pass with dropout inactive; by default nothing."""
+        return {}
 
     def observe(self, output: Any, target: Tensor, weights: Tensor) -> None:
         """Learn from a training batch what has a closed form; by default there is nothing.
@@ -108,8 +134,11 @@ class Task(pl.LightningModule, ABC):
         Args:
             output: of the network, S * rows, without gradients.
             target: S * rows.
-            weights: (S * rows,), each row's share among its S samples; they sum to 1 over the samples.
+            weights: (S * observations,), the shares of an observation's S samples; they sum to 1 over the samples.
         """
+
+    def record(self, nll: Tensor, kl: Tensor, num_rows: int) -> None:
+        """Take note of a training step: its mean NLL, KL / N (both detached) and rows; by default it is not kept."""
 
     @property
     def is_logging_step(self) -> bool:
@@ -130,12 +159,13 @@ class Task(pl.LightningModule, ABC):
         samples = self.train_samples if self.train_samples > 1 and active_dropouts(self.network) else 1
         x, y = (_repeated(part, samples) for part in batch)  # (S * rows, ...)
         output = self.network(x)
-        per_sample = self.nll(output, y).unflatten(0, (samples, -1))  # (S, rows)
-        nll = mixture_nll(per_sample).mean()
+        per_sample = self.nll(output, y).unflatten(0, (samples, -1))  # (S, rows, ...)
+        nll = self.average(mixture_nll(per_sample), batch[1])
         kl = kl_divergence(self.network) / self.num_train
-        loss = nll + self.kl_weight * kl
+        loss = self.data_term(nll, output, y) + self.kl_weight * kl
         with torch.no_grad():
             self.observe(output, y, torch.softmax(-per_sample.detach(), dim=0).flatten())
+            self.record(nll.detach(), kl.detach(), batch[1].shape[0])
         if self.is_logging_step:
             nll, loss_shown = nll.detach() + self.nll_offset, loss.detach() + self.nll_offset
             self.log_dict({"train/nll": nll, "train/kl": kl.detach()}, batch_size=batch[1].shape[0])
@@ -143,10 +173,10 @@ class Task(pl.LightningModule, ABC):
         return loss
 
     def validation_step(self, batch: Batch, batch_idx: int) -> Mapping[str, Any]:
-        return self._evaluation_step(self.val_metrics, batch, batch_idx, self.val_samples)
+        return self._evaluation_step("val", batch, batch_idx)
 
     def test_step(self, batch: Batch, batch_idx: int) -> Mapping[str, Any]:
-        return self._evaluation_step(self.test_metrics, batch, batch_idx, self.test_samples)
+        return self._evaluation_step("test", batch, batch_idx)
 
     def on_validation_epoch_start(self) -> None:
         self.val_metrics.reset()
@@ -161,13 +191,19 @@ class Task(pl.LightningModule, ABC):
         self._finish("test", self.test_metrics)
 
     def configure_optimizers(self) -> Any:
-        optimizer, scheduler = self.optim.build(self.network, self.trainer.estimated_stepping_batches)
+        num_steps = self.trainer.estimated_stepping_batches  # makes the loader, which the length of an epoch needs
+        per_epoch = self.trainer.num_training_batches / self.trainer.accumulate_grad_batches
+        optimizer, scheduler = self.optim.build(self.network, num_steps, per_epoch)
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": scheduler, "interval": "step"}}
 
-    def _evaluation_step(self, metrics: StageMetrics, batch: Batch, batch_idx: int, samples: int) -> Mapping[str, Any]:
+    def _evaluation_step(self, stage: Stage, batch: Batch, batch_idx: int) -> Mapping[str, Any]:
         # Every process has batches of its own, and they must not share masks.
         index = batch_idx * self.trainer.world_size + self.global_rank
-        outputs = self.evaluate(batch, samples, self.seed + index)
+        if stage == "val":
+            metrics, outputs = self.val_metrics, self.evaluate(batch, self.val_samples, self.seed + index)
+        else:
+            metrics, outputs = self.test_metrics, self.evaluate(batch, self.test_samples, self.seed + index)
+            outputs = {**outputs, **self.evaluate_without_mc(batch)}
         metrics.update(outputs)
         return outputs
 
@@ -179,7 +215,7 @@ class Task(pl.LightningModule, ABC):
 
 
 def mixture_nll(nll: Tensor) -> Tensor:
-    """-log of the mean likelihood over samples: (S, rows) -> (rows,).
+    """-log of the mean likelihood over samples: (S, ...) -> (...).
 
     >>> mixture_nll(torch.tensor([[0.0], [math.log(3)]])).item() == pytest.approx(-math.log(2 / 3))
     True
