@@ -46,6 +46,8 @@ def test_bad_dropout_settings_are_refused_by_their_key(key: str, value: Any) -> 
         ("p_lr", -1.0),
         ("weight_decay", -1e-4),
         ("schedule", "step"),
+        ("decay", 0.0),
+        ("decay", 1.1),
         ("hold", 1.5),
     ],
 )
@@ -169,3 +171,15 @@ def test_unlimited_training_keeps_the_rate_and_says_so(num_steps: float, caplog:
 def test_the_scheduler_s_state_is_plain() -> None:
     _, scheduler = OptimSettings().build(swapped(), 10)
     assert scheduler.state_dict()["lr_lambdas"] == [{}, {}]
+
+
+def test_the_exponential_schedule_goes_down_after_every_epoch() -> None:
+    optimizer, scheduler = OptimSettings(lr=0.1, p_lr=0.4, schedule="exponential", decay=0.9).build(swapped(), -1, 3)
+    rates = []
+    for _ in range(7):
+        rates.append(tuple(group["lr"] for group in optimizer.param_groups))
+        optimizer.step()
+        scheduler.step()
+    powers = [0, 0, 0, 1, 1, 1, 2]
+    assert rates == [pytest.approx((0.1 * 0.9**k, 0.4 * 0.9**k)) for k in powers]
+    assert OptimSettings(schedule="exponential").factor(100)(10**6) == 1  # no epochs, no decay

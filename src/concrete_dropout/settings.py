@@ -24,7 +24,7 @@ from concrete_dropout.errors import UserError
 
 Model = TypeVar("Model", bound=nn.Module)
 OptimName = Literal["adam", "adamw", "sgd", "rmsprop"]
-Schedule = Literal["constant", "linear", "cosine"]
+Schedule = Literal["constant", "linear", "cosine", "exponential"]
 _log = logging.getLogger(__name__)
 
 
@@ -110,8 +110,9 @@ class OptimSettings:
         lr: the learning rate.
         p_lr: of the p logits; ``lr`` where it is None.
         weight_decay: of everything but the p logits, on top of the prior.
-        schedule: "constant", or down to 0 at the last step: "linear" or "cosine".
-        hold: the part of the steps with the full learning rate before it goes down.
+        schedule: "constant"; down to 0 at the last step: "linear" or "cosine"; or "exponential", by ``decay``.
+        hold: the part of the steps with the full learning rate before it goes down linearly or as a cosine.
+        decay: what the learning rate is multiplied with after every epoch under "exponential".
     """
 
     name: OptimName = "adam"
@@ -120,6 +121,7 @@ class OptimSettings:
     weight_decay: float = 0.0
     schedule: Schedule = "linear"
     hold: float = 0.5
+    decay: float = 0.995
 
     def __post_init__(self) -> None:
         _require_choice("optim.name", self.name, get_args(OptimName))
@@ -129,30 +131,37 @@ class OptimSettings:
             _require("optim.p_lr", self.p_lr, self.p_lr >= 0, "be 0 or more")
         _require("optim.weight_decay", self.weight_decay, self.weight_decay >= 0, "be 0 or more")
         _require("optim.hold", self.hold, 0 <= self.hold <= 1, "lie in [0, 1]")
+        _require("optim.decay", self.decay, 0 < self.decay <= 1, "lie in (0, 1]")
 
     def build(
-        self, model: nn.Module | Iterable[Tensor] | Iterable[dict[str, Any]], num_steps: float
+        self,
+        model: nn.Module | Iterable[Tensor] | Iterable[dict[str, Any]],
+        num_steps: float,
+        steps_per_epoch: float = math.inf,
     ) -> tuple[Optimizer, LambdaLR]:
         """The optimiser and its scheduler, which goes on by one at every step.
 
         Args:
             model: a module, whose p logits become a group of their own; or parameters or groups for ``torch.optim``.
             num_steps: of the whole training; infinite or below 1 where it is unknown, which keeps the rate constant.
+            steps_per_epoch: for the exponential schedule.
         """
         if isinstance(model, nn.Module):
             groups: list[Any] = parameter_groups(model, lr=self.lr, p_lr=self.p_lr, weight_decay=self.weight_decay)
         else:
             groups = list(model)
         optimizer = _OPTIMIZERS[self.name](groups, lr=self.lr, weight_decay=self.weight_decay)
-        return optimizer, LambdaLR(optimizer, self.factor(num_steps))
+        return optimizer, LambdaLR(optimizer, self.factor(num_steps, steps_per_epoch))
 
-    def factor(self, num_steps: float) -> Callable[[int], float]:
+    def factor(self, num_steps: float, steps_per_epoch: float = math.inf) -> Callable[[int], float]:
         """What the learning rate is multiplied with at step 0, 1, ..., num_steps - 1.
 
         >>> factor = OptimSettings(schedule="linear", hold=0.5).factor(8)
         >>> [factor(step) for step in range(9)]
         [1.0, 1.0, 1.0, 1.0, 1.0, 0.75, 0.5, 0.25, 0.0]
         """
+        if self.schedule == "exponential":
+            return partial(_decayed, decay=self.decay, steps_per_epoch=steps_per_epoch)
         unlimited = not (math.isfinite(num_steps) and num_steps >= 1)
         if unlimited and self.schedule != "constant":
             _log.warning(
@@ -167,6 +176,10 @@ class OptimSettings:
 
 def _unchanged(step: int) -> float:
     return 1.0
+
+
+def _decayed(step: int, *, decay: float, steps_per_epoch: float) -> float:
+    return float(decay ** (step // steps_per_epoch))
 
 
 def _annealed(step: int, *, schedule: str, hold: float, num_steps: float) -> float:
