@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -10,11 +9,12 @@ import numpy as np
 import pytest
 from hydra import compose, initialize_config_dir
 from omegaconf import OmegaConf
+from tests.vision_files import write_camvid, write_mnist, write_pictures, write_scene_folder
 
 from concrete_dropout.cli.check import check_command, check_config
 from concrete_dropout.cli.compose import compose_config, plain
 from concrete_dropout.cli.run import run
-from concrete_dropout.cli.study import run_study
+from concrete_dropout.cli.study import planned, run_study
 from concrete_dropout.data.uci_sets import SETS
 from concrete_dropout.runfolder import RUN, SUMMARY, RunFolder
 
@@ -28,27 +28,49 @@ TINY = [
     "trainer.max_steps=1",
     "trainer.limit_val_batches=1",
     "trainer.limit_test_batches=1",
-    "model.hidden=[8,8]",
     "task.val_samples=2",
     "task.test_samples=2",
-    "data.eval_batch_size=50",
+    "data.eval_batch_size=2",
     "logger=none",
 ]
-# experiment -> what it needs beside, or what would make it large
+MLP = ["model.hidden=[8,8]"]
+CROPS = ["data.crop=32", "data.batch_size=2"]
+CACHE = ["data.cache_dir=cache"]
+DENSENET = ["model.blocks=[1,1,1]", "model.growth=4", "model.first_filters=8", *CROPS]
+CAMVID = [*DENSENET, *CACHE, "trainer.check_val_every_n_epoch=1"]
+MNIST = ["data.val_size=20", *MLP]
+# experiment -> what it needs beside, and what makes it small
 SPECIAL: dict[str, list[str]] = {
-    "csv": ["data.path=table.csv", "data.target=y"],
-    "synthetic_study": ["replicas.grid={data.num_data:[5,10],seed:[0,1]}"],
-    "uci_table": ["study.values=[yacht]"],
+    "camvid": CAMVID,
+    "camvid_small": CAMVID,
+    "camvid_table": [*CAMVID, "study.grid.seed=[0]"],
+    "csv": ["data.path=table.csv", "data.target=y", *MLP],
+    "digits": MLP,
+    "image_folder": ["data.root=pictures", "data.image_size=32", "model.name=resnet18"],
+    "mnist": MNIST,
+    "mnist_data_size": [*MNIST, "study.grid={seed:[0],data.train_size:[10,20]}"],
+    "mnist_length_scale": [*MNIST, "study.grid={seed:[0],dropout.length_scale:[0.1]}"],
+    "mnist_width": [*MNIST, "study.grid={seed:[0],model.hidden:[[4],[8]]}"],
+    "scenes": ["data.num_train=4", "data.num_val=2", "data.num_test=2", *DENSENET],
+    "seg_folder": ["data.root=scenes", "data.classes=[road,sky]", "model.encoder_name=resnet18", *CROPS, *CACHE],
+    "synthetic": MLP,
+    "synthetic_study": ["replicas.grid={data.num_data:[5,10],seed:[0,1]}", *MLP],
+    "uci": MLP,
+    "uci_table": ["study.grid={data.name:[yacht]}", *MLP],
 }
 
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A directory with a CSV file, and with data sets in the layout of the UCI ones where DATA_DIR has none."""
+    """A directory with small data sets of every kind, in the layouts of the real ones."""
     place = tmp_path_factory.mktemp("place")
     rng = np.random.default_rng(0)
     rows = ["a,b,y", *(f"{a},{'uv'[i % 2]},{a + i % 2}" for i, a in enumerate(rng.standard_normal(60)))]
     (place / "table.csv").write_text("\n".join(rows))
+    write_mnist(place / "data" / "mnist", rng)
+    write_camvid(place / "data" / "camvid", rng)
+    write_scene_folder(place / "scenes", rng)
+    write_pictures(place / "pictures", rng)
     for entry in SETS:
         write_set(place / "data" / "uci" / entry.folder / "data", num_features=len(entry.features), rng=rng)
     return place
@@ -69,14 +91,13 @@ def write_set(folder: Path, num_features: int, rng: np.random.Generator, num_row
 @pytest.fixture
 def in_place(place: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(place)
-    if not (Path(os.environ.get("DATA_DIR", "nowhere")) / "uci").is_dir():
-        monkeypatch.setenv("DATA_DIR", str(place / "data"))
+    monkeypatch.setenv("DATA_DIR", str(place / "data"))
     return place
 
 
 def test_there_are_experiments_and_choices() -> None:
     assert {"synthetic", "uci", "csv"} <= set(EXPERIMENTS)
-    assert set(SPECIAL) <= set(EXPERIMENTS)
+    assert set(SPECIAL) == set(EXPERIMENTS)
     assert {"data", "model", "task", "dropout", "optim", "trainer", "callbacks", "logger", "sweep", "paths"} <= {
         *GROUPS
     }
@@ -87,20 +108,22 @@ def test_there_are_experiments_and_choices() -> None:
 def test_runs_one_step(
     experiment: str, dropout: str, in_place: Path, tmp_path: Path, dispatch: Callable[..., None]
 ) -> None:
-    overrides = [f"experiment={experiment}", f"dropout={dropout}", *TINY, *SPECIAL.get(experiment, [])]
+    overrides = [f"experiment={experiment}", f"dropout={dropout}", *TINY, *SPECIAL[experiment]]
     cfg = compose_config(overrides, CONF, run_dir=tmp_path)
     check_config(plain(cfg))
     dispatch(cfg, tmp_path)
-    folders = [tmp_path] if cfg.study is None else [tmp_path / str(value) for value in cfg.study["values"]]
-    for folder in folders:
+    runs = {tmp_path: dropout}
+    if cfg.study is not None:
+        runs = {tmp_path / item.folder: item.values.get("dropout.kind", dropout) for item in planned(cfg)}
+    for folder, kind in runs.items():
         record = RunFolder(folder).read_json(RUN)
-        assert (record["state"], record["step"], record["dropout"]) == ("finished", 1, dropout)
+        assert (record["state"], record["step"], record["dropout"]) == ("finished", 1, kind)
         assert (folder / "report.html").is_file()
         assert (folder / "checkpoints" / "last.ckpt").is_file()
         if cfg.replicas.grid is None:
             summary = RunFolder(folder).read_json(SUMMARY)
             assert np.isfinite(summary["metrics"]["test/nll"])
-            assert bool(summary["probabilities"]) is (dropout != "none")
+            assert bool(summary["probabilities"]) is (kind != "none")
 
 
 @pytest.fixture
@@ -122,8 +145,14 @@ def test_every_choice_composes(group: str, choice: str, in_place: Path) -> None:
     if group == "sweep":
         check_command([f"{group}={choice}"], CONF, multirun=True)
         return
-    more = ["data.path=table.csv", "data.target=y"] if (group, choice) == ("data", "csv") else []
-    check_config(plain(compose_config([f"{group}={choice}", *more], CONF)))
+    more = {
+        ("data", "csv"): ["data.path=table.csv", "data.target=y"],
+        ("data", "image_folder"): ["data.root=pictures"],
+        ("data", "seg_folder"): ["data.root=scenes", "data.classes=[road,sky]"],
+    }.get((group, choice), [])
+    if group == "model" and choice != "mlp":
+        more = ["experiment=scenes"]  # the default one sets widths of an MLP
+    check_config(plain(compose_config([*more, f"{group}={choice}"], CONF)))
 
 
 @pytest.mark.parametrize("kind", DROPOUT)

@@ -29,6 +29,12 @@ def test_a_failed_write_leaves_the_old_file_and_nothing_else(tmp_path: Path) -> 
     assert [file.name for file in tmp_path.iterdir()] == ["x.json"]
 
 
+def test_bytes_are_written_as_they_are(tmp_path: Path) -> None:
+    content = bytes(range(256))
+    assert RunFolder(tmp_path).write_bytes("images/x.png", content).read_bytes() == content
+    assert [file.name for file in (tmp_path / "images").iterdir()] == ["x.png"]
+
+
 def test_a_reader_that_has_the_old_file_open_keeps_it(tmp_path: Path) -> None:
     folder = RunFolder(tmp_path)
     with folder.write_text("x.txt", "old").open() as reader:

@@ -23,12 +23,17 @@ CONVERGENCE = "convergence.json"
 CALIBRATION = "calibration.json"
 UNCERTAINTY = "uncertainty.json"
 BAND = "band.json"
+SELECTIVE = "selective.json"  # classification and segmentation: scores when the most uncertain are left out
+CLASSES = "classes.json"  # segmentation: IoU of every class
+GALLERY = "gallery.json"  # classification: samples that are worth a look
+MAPS = "maps.json"  # segmentation: pictures of predictions and their uncertainty through training
 SUMMARY = "summary.json"
 REPORT = "report.html"
 REPLICAS = "replicas.csv"  # one row per replica of a batched run
 REPLICA_LABELS = "replicas.json"
 STUDY = "study.json"  # of a folder of runs
 FIGURES = "figures"
+IMAGES = "images"
 CHECKPOINTS = "checkpoints"
 
 METRICS_HEADER = ("step", "epoch", "metric", "value")
@@ -52,12 +57,16 @@ class RunFolder:
 
     def write_text(self, name: str, text: str) -> Path:
         """Replace a file atomically: a reader sees the old text or the new one."""
+        return self.write_bytes(name, text.encode("utf-8"))
+
+    def write_bytes(self, name: str, content: bytes) -> Path:
+        """Replace a file of any kind atomically."""
         target = self.path / name
         target.parent.mkdir(parents=True, exist_ok=True)
         handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.", suffix=".tmp")
         try:
-            with os.fdopen(handle, "w", encoding="utf-8") as file:
-                file.write(text)
+            with os.fdopen(handle, "wb") as file:
+                file.write(content)
                 file.flush()
                 os.fsync(file.fileno())
             os.chmod(temporary, default_mode())

@@ -42,7 +42,7 @@ def _own_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         ("optim.p_lr=abc", "optim.p_lr='abc' must be a number or null"),
         ("optim.lr=-1", "optim.lr=-1 must be above 0"),
         ("seed=x", "seed='x' must be an integer"),
-        ("experiment=unknown", "experiment=unknown is no choice. There is: csv,"),
+        ("experiment=unknown", "experiment=unknown is no choice. There is: camvid,"),
         ("experiment=csv", "data.path has no value yet"),
         ("experiment=uci data.split=-1", "data.split=-1 must be a whole number of at least 0"),
         ("logger.wandb.mode=sometimes", "logger.wandb.mode='sometimes' must be auto | online | offline"),

@@ -27,7 +27,9 @@ def text() -> str:
 
 
 def test_it_fits_a_terminal(text: str) -> None:
-    assert max(map(len, text.splitlines())) <= 120
+    groups = {path.name for path in CONF.iterdir()}
+    lines = [line for line in text.splitlines() if line.partition(":")[0] not in groups]  # lists of choices are long
+    assert max(map(len, lines)) <= 120
     assert "$" not in text
 
 

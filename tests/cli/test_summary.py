@@ -48,11 +48,38 @@ def test_a_full_summary(folder: RunFolder) -> None:
     ]
 
 
+def test_of_a_deep_network_what_is_worth_a_row(folder: RunFolder) -> None:
+    probabilities = {f"layer{i}": {"initial": 0.1, "final": 0.1 + i / 1000} for i in range(60)}
+    folder.write_json(SUMMARY, {"metrics": {}, "probabilities": probabilities})
+    folder.write_json(CONVERGENCE, {"layers": {"layer7": {"converged": False}, "layer9": {"converged": True}}})
+    lines = [line.strip() for line in printed(folder)]
+    assert [line.split()[0] for line in lines if line.startswith("layer")] == ["layer", "layer7"]
+    assert next(line for line in lines if "more" in line).split() == "59 more 0.1000 to 0.1590 in the report".split()
+
+
 def test_a_run_without_test_data_shows_validation(folder: RunFolder) -> None:
     folder.write_json(SUMMARY, {"metrics": {"val/rmse": 2.0}, "probabilities": {}})
     text = "\n".join(printed(folder))
     assert "Validation data" in text
     assert "Dropout probability" not in text
+
+
+def test_classes_have_their_own_words_and_a_column_without_mc(folder: RunFolder) -> None:
+    scores = {
+        "miou": 0.6743,
+        "accuracy": 0.912345,
+        "ece": 0.0312,
+        "calibration_rmse": 0.04,
+        "mutual_information": 0.051,
+    }
+    metrics = {f"test/{name}": value for name, value in scores.items()}
+    folder.write_json(SUMMARY, {"metrics": {**metrics, "test/accuracy_no_mc": 0.9}, "probabilities": {}})
+    lines = [line.rstrip() for line in printed(folder)]
+    assert " metric             value  no MC" in lines
+    assert " mIoU              0.6743         intersection over union, mean over classes" in lines
+    assert " accuracy          0.9123    0.9  share of right predictions" in lines
+    assert " calibration RMSE    0.04         the same as a root mean square" in lines
+    assert " epistemic          0.051         mutual information, nats" in lines
 
 
 def test_a_run_without_anything_has_paths(folder: RunFolder) -> None:

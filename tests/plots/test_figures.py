@@ -8,7 +8,18 @@ from collections.abc import Callable
 import plotly.graph_objects as go
 import pytest
 
-from concrete_dropout.plots import TEMPLATE, calibration, metrics, probabilities, replicas, study, uncertainty
+from concrete_dropout.plots import (
+    TEMPLATE,
+    calibration,
+    classes,
+    metrics,
+    probabilities,
+    reliability,
+    replicas,
+    selective,
+    study,
+    uncertainty,
+)
 
 HOSTILE = "<b>x</b><a href='javascript:alert(1)'>y</a>%{customdata}</script>"
 
@@ -38,6 +49,14 @@ EMPTY: dict[str, Callable[[], go.Figure]] = {
     "against_size": lambda: study.against_size("Title", "y", {"a": {10: [None]}, "b": {0: [1.0]}}),
     "differences": lambda: study.differences({}),
     "curves without values": lambda: metrics.curves({"val/nll": ([1], [None])}),
+    "reliability_curve": lambda: reliability.reliability_curve({}),
+    "reliability_curve without values": lambda: reliability.reliability_curve({"a": {"confidence": [0.5]}, "b": {}}),
+    "left_out": lambda: selective.left_out({}, "accuracy"),
+    "left_out without values": lambda: selective.left_out({"left_out": [0], "miou_kept": [None]}, "miou"),
+    "entropy_by_outcome": lambda: selective.entropy_by_outcome([]),
+    "entropy_by_outcome other columns": lambda: selective.entropy_by_outcome({"correct": [1]}),
+    "class_iou": lambda: classes.class_iou([], []),
+    "class_iou without values": lambda: classes.class_iou(["a"], [None], [None]),
 }
 
 ONE_POINT: dict[str, Callable[[], go.Figure]] = {
@@ -56,6 +75,12 @@ ONE_POINT: dict[str, Callable[[], go.Figure]] = {
     "against_initial": lambda: replicas.against_initial({"a": ([0.0], [0.0])}),
     "against_size": lambda: study.against_size("Title", "y", {"a": {10: [1.0]}}, reference=1.0),
     "differences": lambda: study.differences({"a": {"RMSE": 0.0}}),
+    "reliability_curve": lambda: reliability.reliability_curve(
+        {"a": {"confidence": [0.9], "frequency": [1.0], "share": [1.0]}}
+    ),
+    "left_out": lambda: selective.left_out({"left_out": [0.0], "accuracy_kept": [0.5]}, "accuracy"),
+    "entropy_by_outcome": lambda: selective.entropy_by_outcome({"predictive_entropy": [0.0], "correct": [1]}),
+    "class_iou": lambda: classes.class_iou(["a"], [0.0]),
 }
 
 HOSTILE_NAMES: dict[str, Callable[[], go.Figure]] = {
@@ -71,6 +96,10 @@ HOSTILE_NAMES: dict[str, Callable[[], go.Figure]] = {
     "against_initial": lambda: replicas.against_initial({HOSTILE: ([0.1], [0.2])}),
     "against_size": lambda: study.against_size(HOSTILE, HOSTILE, {HOSTILE: {10: [1.0]}}, 1.0, HOSTILE),
     "differences": lambda: study.differences({HOSTILE: {HOSTILE: 1.0}}),
+    "reliability_curve": lambda: reliability.reliability_curve(
+        {HOSTILE: {"confidence": [0.9], "frequency": [1.0], "share": [1.0]}}, HOSTILE
+    ),
+    "class_iou": lambda: classes.class_iou([HOSTILE], [0.5], [0.4]),
 }
 
 

@@ -147,7 +147,11 @@ def test_another_kind_of_study_lists_its_runs(tmp_path: Path) -> None:
     text = read(path)
     assert "<h1>sweep</h1>" in text
     assert "not started" in rows_of(text, "runs")["yacht"]
-    assert not (path / TABLE_CSV).exists()
+    with (path / TABLE_CSV).open(newline="", encoding="utf-8") as file:
+        rows = {row["run"]: row for row in csv.DictReader(file)}
+    assert (rows["boston"]["runs"], rows["yacht"]["runs"]) == ("1", "0")
+    # The splits of a replicated run are repeats.
+    assert float(rows["boston"]["rmse_se"]) > 0
 
 
 @pytest.mark.parametrize("share", [0.0, 0.5, 0.9])

@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytorch_lightning as pl
 import torch
 from pytorch_lightning.trainer.states import TrainerFn
-from torch import Tensor
 
 from concrete_dropout.callbacks.band import predictive_band
+from concrete_dropout.callbacks.columns import class_columns, regression_columns
 from concrete_dropout.callbacks.loggers import log_figure, log_table
 from concrete_dropout.callbacks.rows import EvenRows
-from concrete_dropout.callbacks.stages import StepOutput, column_names, regression_output, result_of
+from concrete_dropout.callbacks.stages import categorical_output, regression_output, result_of
 from concrete_dropout.callbacks.tables import replace_table
 from concrete_dropout.runfolder import BAND, UNCERTAINTY, RunFolder, predictions_name
 
+if TYPE_CHECKING:
+    from plotly.graph_objects import Figure
+
 STDS = ("epistemic_std", "aleatoric_std", "predictive_std")
+ENTROPIES = ("predictive_entropy", "expected_entropy", "mutual_information")
 TABLE_ROWS = 200
 MAX_OUTPUTS = 4  # with a figure of their own
 
@@ -26,7 +30,8 @@ class UncertaintyMonitor(pl.Callback):
     """Leaves ``predictions_<stage>.csv``, ``uncertainty.json`` and, for one-dimensional inputs, ``band.json``.
 
     Files are written after every validation and test. Figures are logged after the fit (of its last validation)
-    and after the test. With several processes the table holds rows of the first one's share.
+    and after the test. With several processes the table holds rows of the first one's share. Uncertainties are standard
+    deviations in regression, and entropies where classes are predicted; pixels have no table.
 
     Args:
         folder: the run folder.
@@ -69,7 +74,7 @@ class UncertaintyMonitor(pl.Callback):
         dataloader_idx: int = 0,
     ) -> None:
         """Collect rows."""
-        self._collect(trainer, regression_output(outputs))
+        self._collect(trainer, outputs)
 
     def on_test_batch_end(
         self,
@@ -81,7 +86,7 @@ class UncertaintyMonitor(pl.Callback):
         dataloader_idx: int = 0,
     ) -> None:
         """Collect rows."""
-        self._collect(trainer, regression_output(outputs))
+        self._collect(trainer, outputs)
 
     def on_validation_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Write the files; figures wait for the end of the fit, unless this is ``trainer.validate``."""
@@ -100,10 +105,15 @@ class UncertaintyMonitor(pl.Callback):
         self._write(trainer, pl_module, "test")
         self._show(trainer, pl_module, "test")
 
-    def _collect(self, trainer: pl.Trainer, output: StepOutput | None) -> None:
-        if output is None or trainer.sanity_checking:
+    def _collect(self, trainer: pl.Trainer, outputs: Any) -> None:
+        if trainer.sanity_checking:
             return
-        self._header, block = _columns(trainer, output)
+        if (points := regression_output(outputs)) is not None:
+            self._header, block = regression_columns(trainer, points)
+        elif (classes := categorical_output(outputs)) is not None and classes.targets.dim() == 1:
+            self._header, block = class_columns(classes)
+        else:
+            return
         self._rows.add(block)
 
     def _write(self, trainer: pl.Trainer, task: pl.LightningModule, stage: str) -> None:
@@ -115,52 +125,42 @@ class UncertaintyMonitor(pl.Callback):
             self._tables[stage] = [dict(zip(self._header, row, strict=True)) for row in rows]
         self._rows = EvenRows(self.max_rows)
         result = result_of(task, stage)
-        if result is not None and all(name in result.scalars for name in STDS):
-            stds = {name: float(result.scalars[name]) for name in STDS}
-            self.folder.update_json(UNCERTAINTY, **{stage: {**stds, "num_points": result.num_points}})
+        for names in (STDS, ENTROPIES):
+            if result is not None and all(name in result.scalars for name in names):
+                found = {name: float(result.scalars[name]) for name in names}
+                self.folder.update_json(UNCERTAINTY, **{stage: {**found, "num_points": result.num_points}})
 
     def _show(self, trainer: pl.Trainer, task: pl.LightningModule, stage: str) -> None:
         if not trainer.is_global_zero:
             return
         from concrete_dropout.plots import uncertainty as plots  # plotly takes half a second to import
-        from concrete_dropout.plots.arrays import outputs
 
-        step = trainer.global_step
         band = predictive_band(
             trainer, task, num_points=self.band_points, margin=self.band_margin, samples=self.band_samples
         )
         if band is not None:
             self.folder.write_json(BAND, band)
-            log_figure(trainer, self.folder, "band", plots.band(band), step)
+            log_figure(trainer, self.folder, "band", plots.band(band), trainer.global_step)
         table = self._tables.pop(stage, [])
         if table:
-            names = outputs(table)
-            for i, output in enumerate(names[:MAX_OUTPUTS]):
-                name = f"error_against_std_{stage}" + (f"_{i}" if len(names) > 1 else "")
-                log_figure(trainer, self.folder, name, plots.error_against_std(table, output), step)
+            for name, figure in _figures(table, stage).items():
+                log_figure(trainer, self.folder, name, figure, trainer.global_step)
             shown = EvenRows(TABLE_ROWS)
             shown.add(torch.tensor([list(row.values()) for row in table], dtype=torch.float64))
-            log_table(trainer, f"predictions_{stage}", list(table[0]), shown.compute().tolist(), step)
+            rows = shown.compute().tolist()
+            log_table(trainer, f"predictions_{stage}", list(table[0]), rows, trainer.global_step)
 
 
-def _columns(trainer: pl.Trainer, output: StepOutput) -> tuple[list[str], Tensor]:
-    """The table's header, and the rows (B, columns) of a batch."""
-    prediction, inputs, targets = output
-    features, names = column_names(trainer, inputs.shape[1] if inputs.dim() == 2 else 0, targets.shape[1])
-    suffixes = [""] if len(names) == 1 else [f":{name}" for name in names]
-    parts: dict[str, Tensor] = {f"x:{name}": inputs[:, i] for i, name in enumerate(features)}
-    per_output = {
-        "target": targets,
-        "mean": prediction.mean,
-        "epistemic_std": prediction.epistemic.sqrt(),
-        "aleatoric_std": prediction.aleatoric.sqrt(),
-        "predictive_std": prediction.predictive.sqrt(),
+def _figures(table: list[dict[str, float]], stage: str) -> dict[str, Figure]:
+    """Whether errors follow uncertainty: one figure per output, or one for classes."""
+    from concrete_dropout.plots import selective, uncertainty
+    from concrete_dropout.plots.arrays import outputs
+
+    if "correct" in table[0]:
+        return {f"entropy_by_outcome_{stage}": selective.entropy_by_outcome(table)}
+    names = outputs(table)
+    suffixes = [f"_{i}" for i in range(len(names))] if len(names) > 1 else [""]
+    return {
+        f"error_against_std_{stage}{suffix}": uncertainty.error_against_std(table, output)
+        for output, suffix in list(zip(names, suffixes, strict=True))[:MAX_OUTPUTS]
     }
-    for i, suffix in enumerate(suffixes):
-        parts |= {f"{name}{suffix}": values[:, i] for name, values in per_output.items()}
-    if prediction.log_likelihood is not None:
-        parts["log_likelihood"] = prediction.log_likelihood
-    pit = getattr(prediction, "pit", None)
-    if pit is not None:
-        parts |= {f"pit{suffix}": pit[:, i] for i, suffix in enumerate(suffixes)}
-    return list(parts), torch.stack([column.detach().double().cpu() for column in parts.values()], dim=1)

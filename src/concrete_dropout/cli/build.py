@@ -1,4 +1,4 @@
-"""From a config to the objects of a run. Dimensions and N come from the data; constructors never see a config."""
+"""From a config to the data, callbacks, loggers and trainer of a run; constructors never see a config."""
 
 from __future__ import annotations
 
@@ -15,21 +15,18 @@ from pytorch_lightning.accelerators import CUDAAccelerator
 from pytorch_lightning.callbacks import ModelCheckpoint, ProgressBar
 from pytorch_lightning.loggers import Logger
 from rich.console import Console
-from torch import nn
 
 from concrete_dropout.callbacks import AtomicCheckpointIO, RandomState
 from concrete_dropout.cli.checkpoint import CONFIG_KEY
 from concrete_dropout.cli.factory import factory
 from concrete_dropout.cli.resume import FinishedEpochs
-from concrete_dropout.data import RegressionData, RegressionSpec
+from concrete_dropout.data import ExperimentData
 from concrete_dropout.errors import UserError
-from concrete_dropout.models import GaussianHead
 from concrete_dropout.runfolder import CHECKPOINTS
-from concrete_dropout.settings import DropoutSettings, OptimSettings
-from concrete_dropout.tasks import RegressionTask
 
 ALL_THREADS = torch.get_num_threads()
 LAST, BEST = "last", "best"
+Selection = tuple[str, str]
 PROGRESS = "progress"  # the callback that is of use on a terminal only
 
 
@@ -54,34 +51,11 @@ def set_out(cfg: DictConfig) -> None:
     pl.seed_everything(cfg.seed, workers=True, verbose=False)
 
 
-def build_data(cfg: DictConfig) -> RegressionData:
+def build_data(cfg: DictConfig) -> ExperimentData:
     """The data module, with its data in place."""
-    data: RegressionData = factory(cfg, "data")()
+    data: ExperimentData = factory(cfg, "data")()
     data.prepare_data()
     return data
-
-
-def build_network(cfg: DictConfig, data: RegressionData) -> nn.Module:
-    """The network with its dropouts swapped, of the size that the data ask for."""
-    network = _bare_network(cfg, data.spec)
-    settings: DropoutSettings = factory(cfg, "dropout")()
-    return settings.apply(network, data.example_input)
-
-
-def build_task(cfg: DictConfig, data: RegressionData) -> RegressionTask:
-    """The task around a new network."""
-    spec = data.spec
-    optim: OptimSettings = factory(cfg, "optim")()
-    task: RegressionTask = factory(cfg, "task")(
-        build_network(cfg, data),
-        num_train=spec.num_train,
-        inputs=spec.inputs,
-        targets=spec.targets,
-        optim=optim,
-        mask=cfg.dropout.mask,
-        seed=cfg.seed,
-    )
-    return task
 
 
 def build_loggers(cfg: DictConfig) -> list[Logger]:
@@ -98,12 +72,22 @@ def build_callbacks(cfg: DictConfig, only: set[str] | None = None) -> list[pl.Ca
     return [factory(cfg.callbacks, name)() for name in names]
 
 
-def keepers(config: Mapping[str, Any], folder: Path, validates: bool) -> list[pl.Callback]:
-    """The callbacks that no run goes without: checkpoints, their config, and what continuing from them takes."""
+def keepers(config: Mapping[str, Any], folder: Path, selection: Selection | None) -> list[pl.Callback]:
+    """The callbacks that no run goes without: checkpoints, their config, and what continuing from them takes.
+
+    Args:
+        config: of the run, resolved.
+        folder: of the run.
+        selection: the metric that the best checkpoint is chosen by, and "min" or "max"; None without validation.
+    """
     place = folder / CHECKPOINTS
-    last = ModelCheckpoint(place, filename=LAST, enable_version_counter=False, save_on_train_epoch_end=True)
-    best = ModelCheckpoint(place, filename=BEST, enable_version_counter=False, monitor="val/nll", mode="min")
-    return [ConfigInCheckpoint(config), FinishedEpochs(), RandomState(), last, *([best] if validates else [])]
+    kept: list[pl.Callback] = [ConfigInCheckpoint(config), FinishedEpochs(), RandomState()]
+    if selection is not None:
+        monitor, mode = selection
+        kept.append(ModelCheckpoint(place, BEST, monitor=monitor, mode=mode, enable_version_counter=False))
+    # Behind the best one, whose score so far it holds: a run that goes on from it must not forget that.
+    kept.append(ModelCheckpoint(place, LAST, enable_version_counter=False, save_on_train_epoch_end=True))
+    return kept
 
 
 def build_trainer(cfg: DictConfig, callbacks: list[pl.Callback], loggers: list[Logger], folder: Path) -> pl.Trainer:
@@ -126,11 +110,3 @@ def build_trainer(cfg: DictConfig, callbacks: list[pl.Callback], loggers: list[L
         # for a driver again, which takes longer than the step of a small network.
         os.environ.pop("PYTORCH_NVML_BASED_CUDA_CHECK", None)
     return trainer
-
-
-def _bare_network(cfg: DictConfig, spec: RegressionSpec) -> nn.Module:
-    build = factory(cfg, "model")
-    if cfg.task.noise == "heteroscedastic":
-        return GaussianHead(build(num_inputs=spec.num_inputs, num_outputs=2 * spec.num_outputs))
-    network: nn.Module = build(num_inputs=spec.num_inputs, num_outputs=spec.num_outputs)
-    return network

@@ -16,6 +16,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from concrete_dropout.cli.compose import compose_config, compose_with_hydra, detached, hydra_as_before, plain
 from concrete_dropout.cli.factory import factory
+from concrete_dropout.cli.study_plan import covering, planned, point
 from concrete_dropout.cli.typecheck import check_node, check_top_level, closest
 from concrete_dropout.errors import UserError
 
@@ -41,7 +42,8 @@ def check_command(overrides: Sequence[str], conf_dir: Path, multirun: bool = Fal
         sweeps += _of_the_sweep_file(cfg, parsed) if multirun else []
         touched = {override.key_or_group.partition(".")[0] for override in [*parsed, *sweeps]}
         for variant in _variants(detached(cfg), _job(parsed, conf_dir), sweeps, conf_dir):
-            check_config(plain(variant), touched)
+            for run, varied in _runs(variant):
+                check_config(plain(run), touched | varied)
 
 
 def check_config(config: dict[str, Any], touched: set[str] | None = None) -> None:
@@ -74,6 +76,7 @@ def _check_names(parsed: list[Override], conf_dir: Path, multirun: bool) -> Dict
     for override in parsed:
         if not _is_group(override, conf_dir):
             _check_key(override, cfg, conf_dir)
+            _check_grid(override, cfg)
     chosen = cfg.hydra.runtime.choices.get("sweep", "none")
     if chosen != "none" and not multirun:
         raise UserError(f"sweep={chosen} makes several runs: add -m, as in python train.py -m sweep={chosen}")
@@ -146,6 +149,32 @@ def _check_key(override: Override, cfg: DictConfig, conf_dir: Path) -> None:
             raise UserError(f"{key} is unknown, {place}. {closest(part, (names | groups) - NOT_KEYS)}")
         done.append(part)
         node = node._get_node(part)
+
+
+def _check_grid(override: Override, cfg: DictConfig) -> None:
+    """Refuse a key that the grid of an experiment's study has not: Hydra replaces values and adds nothing unasked."""
+    known, given = OmegaConf.select(cfg, "study.grid"), override.value()
+    if override.key_or_group == "study":
+        given = given.get("grid") if isinstance(given, dict) else None
+    asked = override.is_add() or override.is_force_add() or override.is_delete()
+    if override.key_or_group not in ("study", "study.grid") or asked or not known or not isinstance(given, dict):
+        return
+    for key in map(str, given):
+        if key not in known:
+            raise UserError(
+                f"study.grid has no {key!r}, this study varies {', '.join(map(str, known))}: add a key with "
+                f"'++study.grid={{{key}:[...]}}'"
+            )
+
+
+def _runs(cfg: DictConfig) -> Iterator[tuple[DictConfig, set[str]]]:
+    """The config of a job, and nothing that varies; of a study, configs with every value, and what varies in them."""
+    if cfg.study is None:
+        yield cfg, set()
+        return
+    for run in covering(planned(cfg)):
+        changes = {**run.values, **run.settings}
+        yield point(cfg, changes, Path(run.folder)), {key.partition(".")[0] for key in changes}
 
 
 def _of_the_sweep_file(cfg: DictConfig, parsed: list[Override]) -> list[Override]:

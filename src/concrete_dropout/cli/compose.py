@@ -97,7 +97,7 @@ def first_lines(error: BaseException) -> str:
 
 
 def _resolve_hydra(node: DictConfig) -> None:
-    for key in map(str, node):
+    for key in list(node):  # not as text: a key may be a number
         value = node._get_node(key)
         if isinstance(value, DictConfig) and not value._is_none() and key != "hydra":
             _resolve_hydra(value)

@@ -12,6 +12,7 @@ from concrete_dropout.callbacks import RunRecord
 from concrete_dropout.callbacks.replicas import ReplicaRecord
 from concrete_dropout.cli import build
 from concrete_dropout.cli.compose import plain
+from concrete_dropout.cli.networks import build_task
 from concrete_dropout.cli.replicas_summary import print_replicas_summary
 from concrete_dropout.cli.run import carry_out, check_parts, facts
 from concrete_dropout.cli.run_log import logging_to
@@ -47,11 +48,11 @@ def run_replicas(cfg: DictConfig, folder: Path, conf_dir: Path) -> None:
         }
         callbacks = [
             *build.build_callbacks(cfg, only={"progress"}),
-            *build.keepers(plain(cfg), folder, validates=False),
+            *build.keepers(plain(cfg), folder, selection=None),
             ReplicaRecord(folder, labels),
         ]
         record = RunRecord(folder, {**facts(cfg), **more})
-        tests = all(own.tables.test is not None for own, _ in replicas)
+        tests = all("test" in own.parts for own, _ in replicas)
         carry_out(cfg, folder, conf_dir, task, data, record, callbacks, tests)
     print_replicas_summary(folder)
 
@@ -83,4 +84,7 @@ def _replica(cfg: DictConfig, label: dict[str, Any], folder: Path) -> tuple[Regr
     own = point(cfg, label, folder)
     build.set_out(own)
     data = build.build_data(own)
-    return data, build.build_task(own, data)
+    task = build_task(own, data)
+    if not isinstance(data, RegressionData) or not isinstance(task, RegressionTask):
+        raise UserError("replicas are for regression: for this task make a study or a sweep, as in -m seed=0,1,2")
+    return data, task

@@ -25,6 +25,7 @@ from concrete_dropout.cli.compose import compose_config, config_diff, plain
 from concrete_dropout.cli.entry import from_the_start
 from concrete_dropout.cli.facts import run_facts
 from concrete_dropout.cli.leftovers import HYDRA
+from concrete_dropout.cli.networks import build_task
 from concrete_dropout.cli.run_log import logging_to, run_log
 from concrete_dropout.cli.stopped import Stopped
 from concrete_dropout.cli.summary import print_start, print_summary
@@ -38,14 +39,14 @@ def run(cfg: DictConfig, folder: Path, conf_dir: Path) -> dict[str, float]:
     with logging_to(folder):
         build.set_out(cfg)
         data = build.build_data(cfg)
-        task = build.build_task(cfg, data)
-        validates = data.tables.val is not None
+        task = build_task(cfg, data)
+        validates = "val" in data.parts
         check_parts(cfg, validates)
         record = RunRecord(folder, {**facts(cfg), "num_train": data.spec.num_train, "kl_weight": task.kl_weight})
-        callbacks = [*build.build_callbacks(cfg), *build.keepers(plain(cfg), folder, validates)]
-        tests = data.tables.test is not None
-        trainer = carry_out(cfg, folder, conf_dir, task, data, record, callbacks, tests)
-    print_summary(folder)
+        callbacks = [*build.build_callbacks(cfg), *build.keepers(plain(cfg), folder, task.selection if validates else None)]
+        trainer = carry_out(cfg, folder, conf_dir, task, data, record, callbacks, tests="test" in data.parts)
+    if trainer.is_global_zero:
+        print_summary(folder)
     return {name: float(value) for name, value in trainer.callback_metrics.items()}
 
 
@@ -64,13 +65,14 @@ def carry_out(
     if cfg.ckpt_path is not None:
         check_checkpoint(cfg.ckpt_path, task, config)
     trainer = build.build_trainer(cfg, [*callbacks, record], build.build_loggers(cfg), folder)
-    write_config(config, folder, conf_dir)
-    print_start(folder, record.facts)
-    with recording(record, folder):
+    if trainer.is_global_zero:
+        write_config(config, folder, conf_dir)
+        print_start(folder, record.facts)
+    with recording(record, folder, trainer.is_global_zero):
         log_config(trainer, config)
         if cfg.train:
             trainer.fit(task, datamodule=data, ckpt_path=cfg.ckpt_path)
-            if cfg.task.final_m_step:  # which comes after the last checkpoint
+            if cfg.task.get("final_m_step"):  # which comes after the last checkpoint
                 renew_weights(folder / CHECKPOINTS / f"{build.LAST}.ckpt", task)
         if cfg.test and tests:
             trainer.test(task, datamodule=data, ckpt_path=_tested(cfg, folder), verbose=False)
@@ -102,14 +104,20 @@ def facts(cfg: DictConfig) -> dict[str, Any]:
 
 
 @contextmanager
-def recording(record: RunRecord, folder: Path) -> Iterator[None]:
+def recording(record: RunRecord, folder: Path, is_first: bool = True) -> Iterator[None]:
     """The life of a run in run.json, from its start to however it ends; then W&B's end, and a report of what there is.
+
+    Args:
+        record: of the run.
+        folder: of the run.
+        is_first: whether this is the first process of the run, which alone writes at the start and at the end.
 
     Raises:
         Stopped: in place of what Ctrl-C and SIGTERM raise.
     """
     # What is known so far: the record itself starts with the trainer, which may never come to that.
-    RunFolder(folder).update_json(RUN, **record.facts, state="running", error=None, ended=None)
+    if is_first:
+        RunFolder(folder).update_json(RUN, **record.facts, state="running", error=None, ended=None)
     run_log.info("started: %s", record.facts.get("command"))
     try:
         yield
@@ -127,7 +135,8 @@ def recording(record: RunRecord, folder: Path) -> Iterator[None]:
     finally:
         if "wandb" in sys.modules:  # otherwise the next job of a sweep would write into this run
             sys.modules["wandb"].finish()
-        _write_report(folder)
+        if is_first:
+            _write_report(folder)
 
 
 def log_config(trainer: pl.Trainer, config: Mapping[str, Any]) -> None:

@@ -1,85 +1,154 @@
-"""A study: the same config with one key at several values, one run after the other, and a report that compares them."""
+"""A study: one config with some keys at several values, one run after the other, and a report that compares them."""
 
 from __future__ import annotations
 
 import logging
+import sys
 from collections.abc import Callable, Mapping
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
-from omegaconf import DictConfig, OmegaConf, open_dict
+from omegaconf import DictConfig, OmegaConf
 
+from concrete_dropout.cli.build import LAST
 from concrete_dropout.cli.facts import run_facts
+from concrete_dropout.cli.leftovers import discard
+from concrete_dropout.cli.paths import shortest
+from concrete_dropout.cli.run_log import logging_to
+from concrete_dropout.cli.study_command import as_own_command, processes_as_before
+from concrete_dropout.cli.study_plan import Planned, kind_of, planned, point
+from concrete_dropout.cli.study_summary import print_study_summary
 from concrete_dropout.errors import UserError
 from concrete_dropout.report.study import build_study_report
-from concrete_dropout.runfolder import RUN, STUDY, RunFolder
+from concrete_dropout.runfolder import CHECKPOINTS, RUN, STUDY, RunFolder
+
+__all__ = ["RunsFailed", "planned", "point", "run_study"]
 
 FINISHED = "finished"
+GROUP = "logger.wandb.group"
 Runner = Callable[[DictConfig, Path], object]
 _log = logging.getLogger(__name__)
 
 
-def run_study(cfg: DictConfig, folder: Path, run: Runner) -> None:
-    """Make the runs of ``cfg.study`` in folders of their own; those that are finished already are left alone.
+class RunsFailed(SystemExit):
+    """Ends the program with exit code 1: the study has come to its end, but not with all of its runs.
 
-    A run that fails is recorded, and the others go on. The report is renewed after every run, so that it can be looked
-    at while the study is under way.
+    Python prints the message. It is no ``UserError``, whose folder is taken away.
+    """
+
+
+def run_study(cfg: DictConfig, folder: Path, run: Runner) -> None:
+    """Make the runs of ``cfg.study`` in folders of their own.
+
+    Runs that are finished already are left alone, and one that was stopped goes on from its last checkpoint: naming
+    the folder of an earlier study (hydra.run.dir=...) takes it up again. A run that fails is recorded, and the others
+    go on. The report is renewed after every run, so that it can be looked at while the study is under way.
 
     Args:
-        cfg: with study.kind, study.key, study.values and study.settings.
-        folder: of the study. Naming an earlier one (hydra.run.dir=...) takes that study up again.
+        cfg: with study.kind, study.grid and study.settings.
+        folder: of the study.
         run: makes one run: (config, folder).
 
     Raises:
-        UserError: some runs failed; names them.
+        RunsFailed: some runs failed; names them.
+        UserError: the study itself cannot be made.
     """
-    files, study = RunFolder(folder), cfg.study
-    runs: list[dict[str, Any]] = [
-        {"label": str(value), "folder": str(value), "state": "pending", "error": None} for value in study["values"]
-    ]
-    record: dict[str, Any] = {"kind": study.kind, "state": "running", "seed": cfg.seed, **run_facts()}
-    record |= {"started": (files.read_json(STUDY) or {}).get("started") or _now(), "ended": None, "runs": runs}
-    for entry, value in zip(runs, study["values"], strict=True):
-        place = folder / str(value)
-        if (RunFolder(place).read_json(RUN) or {}).get("state") == FINISHED:
-            entry["state"] = FINISHED
+    runs = planned(cfg)
+    if cfg.ckpt_path is not None:
+        raise UserError(
+            f"ckpt_path={cfg.ckpt_path} is of one run, and this is a study of {len(runs)}. A study is taken up by the "
+            "same command with hydra.run.dir=STUDY_FOLDER; study=null makes one run from a checkpoint"
+        )
+    for item in runs:
+        point(cfg, _changes(cfg, item, folder), folder)  # an unknown key is refused before the first run
+    files = RunFolder(folder)
+    record = _record(cfg, runs, folder)
+    _save(files, record)
+    for number, (item, entry) in enumerate(zip(runs, record["runs"], strict=True), start=1):
+        if entry["state"] == FINISHED:
             continue
         entry["state"] = "running"
-        _save(files, record)
-        print(f"\n=== {study.key}={value} ({runs.index(entry) + 1} of {len(runs)})")
+        files.write_json(STUDY, record)
+        print(f"\n=== {item.label} ({number} of {len(runs)})", flush=True)
         try:
-            run(point(cfg, {study.key: value, **(study.settings or {}).get(value, {})}, place), place)
+            _one_run(cfg, item, folder, run)
             entry["state"] = FINISHED
         except Exception as error:
-            entry |= {"state": "failed", "error": str(error)}
-            _log.exception("%s=%s failed; the others go on", study.key, value)
+            entry |= {"state": "failed", "error": str(error) or type(error).__name__}
+            _tell(item, error, folder)
+        except BaseException:  # Ctrl-C or SIGTERM, which end the whole study
+            entry["state"] = record["state"] = "interrupted"
+            raise
         finally:
             _save(files, record)
-    failed = [entry["label"] for entry in runs if entry["state"] != FINISHED]
+    failed = [entry["label"] for entry in record["runs"] if entry["state"] != FINISHED]
     record |= {"state": "failed" if failed else FINISHED, "ended": _now()}
     _save(files, record)
-    print(f"\nstudy        {folder}\nreport       {build_study_report(folder)}")
+    print_study_summary(folder)
     if failed:
-        raise UserError(
-            f"{len(failed)} of {len(runs)} runs failed ({', '.join(failed)}); see their run.json and run.log, then go "
-            f"on with the same command and hydra.run.dir={folder}"
+        raise RunsFailed(
+            f"\nError: {len(failed)} of {len(runs)} runs failed ({'; '.join(failed)}). The report has their messages, "
+            f"and run.log in their folders. Go on with the same command and hydra.run.dir={shortest(folder)}"
         )
 
 
-def point(cfg: DictConfig, values: Mapping[str, Any], run_dir: Path) -> DictConfig:
-    """A copy of the config with some keys at other values, for a run in ``run_dir``."""
-    copy = cfg.copy()
-    with open_dict(copy):
-        copy.study = None
-        for key, value in {**values, "paths.run_dir": str(run_dir)}.items():
-            if OmegaConf.select(copy, key, default=_MISSING) is _MISSING:
-                raise UserError(f"{key} is unknown: neither replicas.grid nor study.settings can set it")
-            OmegaConf.update(copy, key, value)
-    return copy
+def _record(cfg: DictConfig, runs: list[Planned], folder: Path) -> dict[str, Any]:
+    """The study as study.json has it before the first of its runs starts, or starts again."""
+    before = _read(folder, STUDY)
+    return {
+        "kind": kind_of(cfg),
+        "experiment": cfg.name,
+        "state": "running",
+        "error": None,
+        "seed": None if "seed" in runs[0].values else cfg.seed,
+        **run_facts(),
+        "started": before.get("started") or _now(),
+        "ended": None,
+        "grid": OmegaConf.to_container(cfg.study.grid, resolve=True),
+        "runs": [
+            {
+                "label": item.label,
+                "folder": item.folder,
+                "values": item.values,
+                "state": FINISHED if _read(folder / item.folder, RUN).get("state") == FINISHED else "pending",
+                "error": None,
+            }
+            for item in runs
+        ],
+    }
 
 
-_MISSING = object()
+def _one_run(cfg: DictConfig, item: Planned, folder: Path, run: Runner) -> None:
+    place = folder / item.folder
+    last = place / CHECKPOINTS / f"{LAST}.ckpt"
+    checkpoint = last if last.is_file() else None
+    changes = _changes(cfg, item, folder)
+    try:
+        with as_own_command(changes, place, checkpoint), processes_as_before():
+            run(point(cfg, {**changes, "ckpt_path": checkpoint and str(checkpoint)}, place), place)
+    except UserError as error:
+        discard(place, folder)
+        if checkpoint is None or not (place / RUN).is_file():
+            raise
+        raise UserError(f"{error}. Delete {shortest(place)} to begin this run again") from error
+
+
+def _changes(cfg: DictConfig, item: Planned, folder: Path) -> dict[str, Any]:
+    """Where a run differs from the study's config; in W&B, the runs of a study are a group."""
+    changes = {**item.values, **item.settings}
+    if OmegaConf.select(cfg, GROUP, default=None) == cfg.name:  # nobody has chosen another
+        changes[GROUP] = f"{cfg.name}/{folder.name}"
+    return changes
+
+
+def _tell(item: Planned, error: Exception, folder: Path) -> None:
+    """A mistake of the user in one line; the traceback of anything else also in the run's own log."""
+    if isinstance(error, UserError):
+        print(f"\n{item.label} failed: {error}", file=sys.stderr)
+        return
+    with logging_to(folder / item.folder):
+        _log.error("%s failed; the other runs go on", item.label, exc_info=error)
 
 
 def _save(files: RunFolder, record: Mapping[str, Any]) -> None:
@@ -88,6 +157,15 @@ def _save(files: RunFolder, record: Mapping[str, Any]) -> None:
         build_study_report(files.path)
     except Exception:
         _log.exception("the study's report could not be written")
+
+
+def _read(folder: Path, name: str) -> dict[str, Any]:
+    """A JSON object; an empty one where there is none, or a damaged one."""
+    try:
+        value = RunFolder(folder).read_json(name)
+    except (OSError, ValueError):
+        return {}
+    return value if isinstance(value, dict) else {}
 
 
 def _now() -> str:

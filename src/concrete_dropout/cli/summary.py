@@ -23,7 +23,21 @@ MEANINGS = {
     "aleatoric_std": ("aleatoric std", "what it takes for noise"),
     "calibration_rmse": ("calibration RMSE", "0: intervals hold what they promise"),
 }
+# The same for classes, single ones or those of pixels.
+CLASS_MEANINGS = {
+    "miou": ("mIoU", "intersection over union, mean over classes"),
+    "accuracy": ("accuracy", "share of right predictions"),
+    "class_accuracy": ("class accuracy", "the same, mean over classes"),
+    "log_likelihood": ("log-likelihood", "nats per observation, higher is better"),
+    "brier": ("Brier score", "0 to 2, lower is better"),
+    "ece": ("ECE", "0: as often right as confident"),
+    "calibration_rmse": ("calibration RMSE", "the same as a root mean square"),
+    "mutual_information": ("epistemic", "mutual information, nats"),
+    "expected_entropy": ("aleatoric", "expected entropy, nats"),
+}
+NO_MC = "_no_mc"  # of one pass without dropout
 TITLES = {"test": "Test data", "val": "Validation data"}
+MAX_LAYERS = 40
 SATURATED = {"low": "nearly 0", "high": "above 0.6"}
 
 
@@ -59,14 +73,19 @@ def print_paths(folder: Path, console: Console) -> None:
 
 
 def _metrics(metrics: dict[str, float], stage: str) -> Table:
+    meanings = CLASS_MEANINGS if f"{stage}/accuracy" in metrics else MEANINGS
     table = _table(TITLES[stage])
     table.add_column("metric")
     table.add_column("value", justify="right")
+    compared = any(f"{stage}/{key}{NO_MC}" in metrics for key in meanings)
+    if compared:
+        table.add_column("no MC", justify="right")
     table.add_column("", style="dim")
-    for key, (name, meaning) in MEANINGS.items():
-        value = metrics.get(f"{stage}/{key}")
+    for key, (name, meaning) in meanings.items():
+        value, without = metrics.get(f"{stage}/{key}"), metrics.get(f"{stage}/{key}{NO_MC}")
         if value is not None:
-            table.add_row(name, f"{value:.4g}", meaning)
+            numbers = [f"{value:.4g}", *(["" if without is None else f"{without:.4g}"] if compared else [])]
+            table.add_row(name, *numbers, meaning)
     return table
 
 
@@ -81,11 +100,23 @@ def _probabilities(
     table.add_column("p", justify="right")
     table.add_column("last fifth", justify="right")  # of the steps: the trend of p there
     table.add_column("")
-    for name, p in probabilities.items():
-        facts = convergence.get(name, {})
+    shown = _shown(probabilities, convergence)
+    for name in shown:
+        p, facts = probabilities[name], convergence.get(name, {})
         numbers = (_number(p.get("initial")), _number(p.get("final")), _change(facts.get("change_last_fifth")))
         table.add_row(escape(name), kinds.get(name, ""), *numbers, _note(facts))
+    rest = [p["final"] for name, p in probabilities.items() if name not in shown and p.get("final") is not None]
+    if rest:
+        table.add_row(f"{len(rest)} more", "", "", f"{min(rest):.4f}", f"to {max(rest):.4f}", "in the report")
     return table
+
+
+def _shown(probabilities: dict[str, dict[str, float]], convergence: dict[str, Any]) -> list[str]:
+    """Layers with a row of their own; of a deep network those with something to say, as far as there is room."""
+    names = list(probabilities)
+    if len(names) <= MAX_LAYERS:
+        return names
+    return [name for name in names if _note(convergence.get(name, {}))][:MAX_LAYERS]
 
 
 def _table(title: str) -> Table:

@@ -20,7 +20,7 @@ class MLP(nn.Module):
         hidden: widths of the hidden layers; none makes a linear model.
         dropout: p of every dropout, until the swap changes it.
 
-    Shapes: (rows, D) -> (rows, O).
+    Shapes: (rows, D) -> (rows, O); inputs of more axes, such as images, are flattened to D numbers per row.
 
     >>> MLP(num_inputs=3, num_outputs=1, hidden=(8,)).layers
     Sequential(
@@ -45,5 +45,5 @@ class MLP(nn.Module):
         self.layers = nn.Sequential(*layers[:-1])  # no ReLU behind the last one
 
     def forward(self, x: Tensor) -> Tensor:
-        out: Tensor = self.layers(x)
+        out: Tensor = self.layers(x.flatten(1))
         return out

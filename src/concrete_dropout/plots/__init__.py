@@ -3,7 +3,30 @@
 Names (layers, metrics, columns) may be any text: they are escaped, because plotly reads some HTML in labels.
 """
 
-from concrete_dropout.plots import calibration, metrics, probabilities, replicas, study, uncertainty
+from concrete_dropout.plots import (
+    calibration,
+    classes,
+    metrics,
+    pictures,
+    probabilities,
+    reliability,
+    replicas,
+    selective,
+    study,
+    uncertainty,
+)
 from concrete_dropout.plots.theme import TEMPLATE
 
-__all__ = ["TEMPLATE", "calibration", "metrics", "probabilities", "replicas", "study", "uncertainty"]
+__all__ = [
+    "TEMPLATE",
+    "calibration",
+    "classes",
+    "metrics",
+    "pictures",
+    "probabilities",
+    "reliability",
+    "replicas",
+    "selective",
+    "study",
+    "uncertainty",
+]

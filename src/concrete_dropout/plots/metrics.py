@@ -10,12 +10,16 @@ from concrete_dropout.plots.arrays import Series, moving_mean, series, thin
 from concrete_dropout.plots.theme import DASHES, PALETTE, colours, figure, label, note, translucent
 
 SMOOTHED_FROM = 60
-NATS = {"nll", "kl", "loss", "log_likelihood", "entropy"}
+ENTROPIES = {"predictive_entropy", "expected_entropy", "mutual_information"}
+NATS = {"nll", "kl", "loss", "elbo", "log_likelihood", "entropy", *ENTROPIES}
 TARGET_UNITS = {"rmse", "mae", "crps", "sharpness", "epistemic_std", "aleatoric_std", "predictive_std", "noise_std"}
-PROBABILITIES = {"accuracy", "calibration_rmse", "ece", "mce", "miou"}
+PROBABILITIES = {"accuracy", "class_accuracy", "calibration_rmse", "ece", "mce", "miou"}
+NO_MC = "_no_mc"  # of a metric of one pass without dropout
+IOU = "iou/"  # in front of the name of a class
 WORDS = {
     "nll": "Negative log-likelihood",
     "kl": "KL / N",
+    "elbo": "Evidence lower bound",
     "loss": "Loss",
     "log_likelihood": "Log-likelihood",
     "rmse": "RMSE",
@@ -24,13 +28,37 @@ WORDS = {
     "sharpness": "Mean predictive std",
     "calibration_rmse": "Calibration RMSE",
     "ece": "ECE",
+    "mce": "MCE",
     "miou": "mIoU",
+    "iou": "IoU of every class",
+    "brier": "Brier score",
+    "class_accuracy": "Mean class accuracy",
+    "predictive_entropy": "Predictive entropy",
 }
 
 
+def base_of(metric: str) -> str:
+    """A metric's name without its stage, "iou" for those of single classes.
+
+    >>> base_of("val/nll"), base_of("iou/road"), base_of("test/iou/a/b"), base_of("test/ece_no_mc")
+    ('nll', 'iou', 'iou', 'ece_no_mc')
+    """
+    if metric.startswith(IOU) or f"/{IOU}" in metric:
+        return "iou"
+    return metric.rsplit("/", 1)[-1]
+
+
 def title_of(metric: str) -> str:
-    """A metric's name in words: "val/nll" and "nll" are both the negative log-likelihood."""
-    name = metric.rsplit("/", 1)[-1]
+    """A metric's name in words: "val/nll" and "nll" are both the negative log-likelihood.
+
+    >>> title_of("val/miou"), title_of("iou/road"), title_of("ece_no_mc")
+    ('mIoU', 'IoU of road', 'ECE, no MC')
+    """
+    if IOU in metric and base_of(metric) == "iou":
+        return f"IoU of {metric.split(IOU, 1)[1]}"
+    name = base_of(metric)
+    if name.endswith(NO_MC):
+        return f"{title_of(name.removesuffix(NO_MC))}, no MC"
     plain = name.replace("_", " ")
     return WORDS.get(name, plain[:1].upper() + plain[1:])
 
@@ -41,7 +69,7 @@ def unit_of(metric: str) -> str:
     >>> unit_of("val/nll"), unit_of("test/rmse"), unit_of("lr")
     ('nats', 'target units', '')
     """
-    name = metric.rsplit("/", 1)[-1]
+    name = base_of(metric).removesuffix(NO_MC)
     for unit, names in (("nats", NATS), ("target units", TARGET_UNITS), ("probability", PROBABILITIES)):
         if name in names:
             return unit
@@ -89,4 +117,5 @@ def curves(values: Mapping[str, Series], title: str = "Training curves", height:
             showlegend=True,
             hovertemplate="step %{x}: %{y:.4g}<extra>%{fullData.name}</extra>",
         )
+    made.update_yaxes(exponentformat="power")  # a KL per pixel of -8µ nats is hard to read
     return made

@@ -9,7 +9,9 @@ import hashlib
 
 from plotly.offline import get_plotlyjs
 
-STYLE = """
+from concrete_dropout.report.picture_style import PICTURE_STYLE
+
+_PAGE_STYLE = """
 :root{color-scheme:light;--ink:#1f2933;--muted:#5a6675;--line:#dde3ea;--soft:#f5f7f9;--accent:#0b5c92}
 *{box-sizing:border-box}
 html{-webkit-text-size-adjust:100%;scroll-behavior:smooth}
@@ -83,6 +85,7 @@ figure,.cards>div,.notice,tr{break-inside:avoid}.cards{grid-template-columns:rep
 table{font-size:9pt}th,td{white-space:normal;padding-right:10px}td.number{white-space:nowrap}
 details{border:0;padding:0}details::details-content{content-visibility:visible}}
 """
+STYLE = _PAGE_STYLE + PICTURE_STYLE
 
 # The page is A4 or letter with margins of 15 mm: figures are drawn again at that width before they are printed.
 SCRIPT = """

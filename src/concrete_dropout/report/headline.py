@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from concrete_dropout.plots.metrics import title_of, unit_of
+from concrete_dropout.plots.metrics import IOU, title_of, unit_of
 from concrete_dropout.report.components import Card, Section, cards, paragraph, table
 from concrete_dropout.report.html import join
 from concrete_dropout.report.layers import Layer
-from concrete_dropout.report.record import STAGE_WORDS, STAGES, Record, finite, mapping
+from concrete_dropout.report.record import NO_MC, STAGE_WORDS, STAGES, Record, finite, mapping
 from concrete_dropout.report.text import count, number, percent, probability
+from concrete_dropout.report.vision_headline import SCORES, measured, score_cards
+
+# What is observed, by the kind of task.
+NOUNS = {"regression": "point", "classification": "sample", "segmentation": "pixel"}
 
 
 def lead(record: Record, layers: list[Layer]) -> str:
     """One sentence about the whole run."""
     data = finite(record.run.get("num_train"))
-    source = f" on {count(data, 'training point')}" if data is not None else ""
+    source = f" on {count(data, f'training {NOUNS[record.kind]}')}" if data is not None else ""
     learned = [layer.final for layer in layers if layer.learned and layer.final is not None]
     if learned:
         low, high = probability(min(learned)), probability(max(learned))
@@ -31,16 +35,17 @@ def results(record: Record, layers: list[Layer]) -> Section:
     stage = record.stage
     words = STAGE_WORDS[stage]
     points = record.num_points(stage)
-    where = f"on {count(points, f'{words} point')}" if points is not None else f"on {words} data"
-    made = [*_scores(record, stage), *_uncertainties(record, stage), *_probabilities(record, layers)]
+    where = f"on {count(points, f'{words} {NOUNS[record.kind]}')}" if points is not None else f"on {words} data"
+    regression = record.kind == "regression"
+    scores = [*_scores(record, stage), *_uncertainties(record, stage)] if regression else score_cards(record, stage)
+    made = [*scores, *_probabilities(record, layers)]
     if not made:
         return Section("results", "Results", paragraph("No metrics have been recorded yet."))
-    intro = paragraph(
-        f"Measured {where}, in the target's original units."
-        if record.metric(stage, "nll") is not None
-        else "Neither validation nor test data have been scored yet."
-    )
-    return Section("results", "Results", join([intro, cards(made), _metrics_table(record)]))
+    if record.metric(stage, "nll") is None:
+        intro = "Neither validation nor test data have been scored yet."
+    else:
+        intro = f"Measured {where}, in the target's original units." if regression else measured(record, where)
+    return Section("results", "Results", join([paragraph(intro), cards(made), _metrics_table(record)]))
 
 
 def errors_in_words(record: Record, stage: str) -> str:
@@ -125,14 +130,29 @@ def _metrics_table(record: Record) -> object:
     suffixes = dict.fromkeys(
         name.split("/", 1)[1] for name in _names(record) if name.startswith(tuple(f"{stage}/" for stage in stages))
     )
-    if not stages or not suffixes:
+    # Metrics without MC have a column beside those with it, and single classes have a section.
+    plain = [name for name in suffixes if name.removesuffix(NO_MC) not in suffixes or not name.endswith(NO_MC)]
+    plain = [name for name in plain if not (record.classes and name.startswith(IOU))]
+    if not stages or not plain:
         return None
+    order = list(SCORES)
+    plain.sort(key=lambda name: order.index(name) if name in SCORES and record.kind != "regression" else len(order))
+    columns = {
+        f"{STAGE_WORDS[stage].capitalize()}{words}": (stage, suffix)
+        for stage in stages
+        for suffix, words in (("", ""), (NO_MC, ", no MC"))
+        if not suffix or any(record.metric(stage, f"{name}{NO_MC}") is not None for name in plain)
+    }
     rows = [
-        [title_of(name), *(number(record.metric(stage, name), 4) for stage in stages), unit_of(name)]
-        for name in suffixes
+        [
+            title_of(name),
+            *(number(record.metric(stage, f"{name}{suffix}"), 4) for stage, suffix in columns.values()),
+            unit_of(name),
+        ]
+        for name in plain
     ]
-    header = ["Metric", *(STAGE_WORDS[stage].capitalize() for stage in stages), "Unit"]
-    return table(header, rows, "Final metrics", numeric=range(1, 1 + len(stages)))
+    header = ["Metric", *columns, "Unit"]
+    return table(header, rows, "Final metrics", numeric=range(1, 1 + len(columns)))
 
 
 def _names(record: Record) -> list[str]:

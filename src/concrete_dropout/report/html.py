@@ -7,7 +7,7 @@ import json
 from collections.abc import Iterable
 from typing import Any
 
-VOID = {"br", "hr", "link", "meta"}
+VOID = {"br", "hr", "img", "input", "link", "meta"}
 
 
 class Html(str):

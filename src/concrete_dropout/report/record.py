@@ -7,18 +7,25 @@ import math
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from itertools import zip_longest
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 from concrete_dropout import runfolder
 from concrete_dropout.errors import UserError
+from concrete_dropout.report.pictures import Picture, read_pictures
 from concrete_dropout.runfolder import RunFolder
 
 T = TypeVar("T")
 Points = tuple[list[float], list[float]]
+Kind = Literal["regression", "classification", "segmentation"]
 
 STAGES = ("test", "val")
 STAGE_WORDS = {"test": "test", "val": "validation"}
+NO_MC = "_no_mc"  # of scores of one pass without dropout
+# Pictures of an image in maps.json: of the image itself, and of every step.
+FIXED = ("input", "target")
+CHANGING = ("prediction", "epistemic", "aleatoric", "error")
 # A folder with one of these is a run, however early it ended.
 SIGNS = (runfolder.RUN, runfolder.CONFIG, runfolder.METRICS, runfolder.DROPOUT)
 # Beside what JSON and CSV readers raise: numbers of absurd length, nesting of absurd depth.
@@ -36,6 +43,11 @@ class Record:
     calibration: dict[str, Any] = field(default_factory=dict)
     uncertainty: dict[str, Any] = field(default_factory=dict)
     band: dict[str, Any] = field(default_factory=dict)
+    selective: dict[str, Any] = field(default_factory=dict)
+    classes: dict[str, Any] = field(default_factory=dict)
+    gallery: dict[str, Any] = field(default_factory=dict)
+    maps: dict[str, Any] = field(default_factory=dict)
+    pictures: dict[str, Picture] = field(default_factory=dict)
     config: str = ""
     config_diff: list[dict[str, Any]] | None = None
     metrics: dict[str, Points] = field(default_factory=dict)
@@ -54,6 +66,20 @@ class Record:
         return next((stage for stage in STAGES if self.metric(stage, "nll") is not None), "val")
 
     @property
+    def kind(self) -> Kind:
+        """The task of the run, by the scores that it has."""
+        if any(self.metric(stage, "miou") is not None for stage in STAGES):
+            return "segmentation"
+        confident = any("confidence" in mapping(self.calibration.get(stage)) for stage in STAGES)
+        scored = any(self.metric(stage, "accuracy") is not None for stage in STAGES)
+        return "classification" if scored or confident else "regression"
+
+    def sampled(self, stage: str) -> bool:
+        """Whether predictions of a stage came from several masks, as far as their mutual information shows."""
+        information = self.metric(stage, "mutual_information")
+        return information is None or information > 1e-6
+
+    @property
     def step(self) -> float | None:
         """The last training step that left a trace."""
         traces = [steps[-1] for steps, _ in (*self.metrics.values(), *self.dropout.values()) if steps]
@@ -65,11 +91,13 @@ class Record:
         found = finite(mapping(self.summary.get("metrics")).get(f"{stage}/{name}"))
         if found is None and (points := self.metrics.get(f"{stage}/{name}")):
             found = points[1][-1]
+        entry = f"{stage}{NO_MC}" if name.endswith(NO_MC) else stage
         for source in (self.calibration, self.uncertainty):
             if found is None:
                 # In these files "rmse" is the calibration curve's.
-                key = {"calibration_rmse": "rmse", "rmse": ""}.get(name, name)
-                found = finite(mapping(source.get(stage)).get(key))
+                plain = name.removesuffix(NO_MC)
+                key = {"calibration_rmse": "rmse", "rmse": ""}.get(plain, plain)
+                found = finite(mapping(source.get(entry)).get(key))
         return found
 
     def num_points(self, stage: str) -> float | None:
@@ -78,8 +106,12 @@ class Record:
         return next((n for source in sources if (n := finite(source.get("num_points"))) is not None), None)
 
 
-def read_record(path: Path) -> Record:
+def read_record(path: Path, *, with_pictures: bool = False) -> Record:
     """Read a run folder.
+
+    Args:
+        path: the folder.
+        with_pictures: read the pictures too, which are most of what a folder holds.
 
     Raises:
         UserError: where there is no run.
@@ -107,6 +139,8 @@ def read_record(path: Path) -> Record:
     config = path / runfolder.CONFIG
     text = attempt(config.name, lambda: config.read_text(encoding="utf-8") if config.is_file() else "", "")
     diff = attempt(runfolder.CONFIG_DIFF, lambda: folder.read_json(runfolder.CONFIG_DIFF), None)
+    gallery, maps = entry(runfolder.GALLERY), entry(runfolder.MAPS)
+    wanted = [*gallery_pictures(gallery), *map_pictures(maps)] if with_pictures else []
     return Record(
         name=path.resolve().name,
         run=entry(runfolder.RUN),
@@ -115,6 +149,11 @@ def read_record(path: Path) -> Record:
         calibration=entry(runfolder.CALIBRATION),
         uncertainty=entry(runfolder.UNCERTAINTY),
         band=entry(runfolder.BAND),
+        selective=entry(runfolder.SELECTIVE),
+        classes=entry(runfolder.CLASSES),
+        gallery=gallery,
+        maps=maps,
+        pictures=attempt(runfolder.IMAGES, lambda: read_pictures(path, wanted, problems), {}),
         config=text,
         config_diff=dicts(diff) if isinstance(diff, list) else None,
         metrics=points(rows(runfolder.METRICS), "metric", "value"),
@@ -122,6 +161,21 @@ def read_record(path: Path) -> Record:
         predictions={stage: found for stage in STAGES if (found := rows(runfolder.predictions_name(stage)))},
         problems=problems,
     )
+
+
+def gallery_pictures(gallery: dict[str, Any]) -> list[str]:
+    """Paths of the pictures that a gallery names, of the stage that is shown."""
+    samples = next((found for stage in STAGES if (found := dicts(gallery.get(stage)))), [])
+    return [str(sample.get("file")) for sample in samples]
+
+
+def map_pictures(maps: dict[str, Any]) -> list[str]:
+    """Paths of the pictures that maps name; the last steps first."""
+    images = [image for stage in STAGES for image in dicts(mapping(maps.get(stage)).get("images"))]
+    fixed = [str(image.get(kind)) for image in images for kind in FIXED]
+    steps = [list(reversed(dicts(image.get("steps")))) for image in images]
+    rounds = [entry for together in zip_longest(*steps) for entry in together if entry is not None]
+    return [*fixed, *(str(entry.get(kind)) for entry in rounds for kind in CHANGING)]
 
 
 def data_setting(config: str, key: str) -> str | None:

@@ -2,33 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 
 from concrete_dropout import runfolder
-from concrete_dropout.report import headline, provenance, sections
+from concrete_dropout.report import headline, map_sections, provenance, sections, vision_sections
 from concrete_dropout.report.components import Section, guarded
 from concrete_dropout.report.layers import Layer, layers_of
 from concrete_dropout.report.notices import notices
 from concrete_dropout.report.page import page
-from concrete_dropout.report.record import Record, read_record
+from concrete_dropout.report.record import STAGES, Record, dicts, mapping, read_record
 from concrete_dropout.report.replica_record import is_replicated
 from concrete_dropout.report.replicas import build_replicas_report
 from concrete_dropout.report.study import build_study_report
 from concrete_dropout.report.study_record import is_study
 from concrete_dropout.runfolder import RunFolder
 
-# Builder, key and heading; the latter two are for a section whose builder fails.
-SECTIONS: tuple[tuple[Callable[[Record, list[Layer]], Section], str, str], ...] = (
-    (headline.results, "results", "Results"),
-    (sections.probabilities, "probabilities", "Dropout probabilities"),
-    (sections.uncertainty, "uncertainty", "Uncertainty"),
-    (sections.calibration, "calibration", "Calibration"),
-    (sections.training, "training", "Training curves"),
-    (provenance.configuration, "configuration", "Configuration"),
-    (provenance.reproduction, "reproduce", "How to reproduce"),
-)
+Build = Callable[[], Section]
 
 
 def build_run_report(folder: Path | str) -> Path:
@@ -50,7 +41,7 @@ def build_run_report(folder: Path | str) -> Path:
         return build_study_report(path)
     if is_replicated(path):
         return build_replicas_report(path)
-    record = read_record(path)
+    record = read_record(path, with_pictures=True)
     return RunFolder(path).write_text(runfolder.REPORT, render(record))
 
 
@@ -60,9 +51,27 @@ def render(record: Record) -> str:
     experiment, dropout = str(record.run.get("experiment") or record.name), str(record.run.get("dropout") or "")
     return page(
         f"{experiment} · {dropout[:1].upper() + dropout[1:]} dropout" if dropout not in ("", "none") else experiment,
-        [guarded(partial(build, record, layers), key, heading) for build, key, heading in SECTIONS],
+        [guarded(build, key, heading) for build, key, heading in _sections(record, layers)],
         kind="Run report",
         lead=headline.lead(record, layers),
         facts=provenance.facts(record),
         notices=notices(record, layers),
     )
+
+
+def _sections(record: Record, layers: list[Layer]) -> Iterator[tuple[Build, str, str]]:
+    """Builder, key and heading of every section; the latter two are for one whose builder fails."""
+    yield partial(headline.results, record, layers), "results", "Results"
+    # What only classes or pictures have is there where it was recorded.
+    if map_sections.has_maps(record):
+        yield partial(map_sections.maps, record), "maps", "Maps"
+    if any(mapping(record.classes.get(stage)).get("names") for stage in STAGES):
+        yield partial(vision_sections.classes, record), "classes", "Classes"
+    if any(dicts(record.gallery.get(stage)) for stage in STAGES):
+        yield partial(vision_sections.gallery, record), "gallery", "Gallery"
+    yield partial(sections.probabilities, record, layers), "probabilities", "Dropout probabilities"
+    yield partial(sections.uncertainty, record, layers), "uncertainty", "Uncertainty"
+    yield partial(sections.calibration, record, layers), "calibration", "Calibration"
+    yield partial(sections.training, record, layers), "training", "Training curves"
+    yield partial(provenance.configuration, record, layers), "configuration", "Configuration"
+    yield partial(provenance.reproduction, record, layers), "reproduce", "How to reproduce"

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from concrete_dropout import plots
 from concrete_dropout.plots.arrays import outputs
-from concrete_dropout.plots.metrics import title_of
+from concrete_dropout.plots.metrics import IOU, NO_MC, base_of, title_of
+from concrete_dropout.report import vision_sections
 from concrete_dropout.report.components import Section, details, figure, grid, paragraph, table
 from concrete_dropout.report.headline import coverage_in_words, errors_in_words
 from concrete_dropout.report.html import Html, join, tag
@@ -21,10 +22,21 @@ CURVE_GROUPS = (
     ("loss",),
     ("kl",),
     ("rmse",),
+    ("miou",),
+    ("accuracy",),
     ("calibration_rmse",),
     ("crps",),
+    ("ece", "mce"),
+    ("brier",),
     ("epistemic_std", "aleatoric_std", "predictive_std"),
+    ("predictive_entropy", "expected_entropy", "mutual_information"),
+    ("iou",),
 )
+GROUP_TITLES = {
+    ("epistemic_std", "aleatoric_std", "predictive_std"): "Uncertainty (std)",
+    ("ece", "mce"): "Calibration error (ECE, MCE)",
+    ("predictive_entropy", "expected_entropy", "mutual_information"): "Uncertainty (entropies)",
+}
 HIDDEN_CURVES = ("dropout_p/", "test/", "epoch")
 
 
@@ -63,6 +75,8 @@ def probabilities(record: Record, layers: list[Layer]) -> Section:
 
 def uncertainty(record: Record, layers: list[Layer]) -> Section:
     """Epistemic, aleatoric and predictive uncertainty; a band over one input, else errors against it."""
+    if record.kind != "regression":
+        return vision_sections.uncertainty(record)
     stages = [stage for stage in STAGES if isinstance(record.uncertainty.get(stage), dict)]
     kinds = ("epistemic_std", "aleatoric_std", "predictive_std")
     rows = [
@@ -82,7 +96,9 @@ def uncertainty(record: Record, layers: list[Layer]) -> Section:
 
 
 def calibration(record: Record, layers: list[Layer]) -> Section:
-    """Coverage of predictive intervals on validation and test data."""
+    """Coverage of predictive intervals, or reliability of confidence, on validation and test data."""
+    if record.kind != "regression":
+        return vision_sections.calibration(record)
     stages = {stage: mapping(record.calibration.get(stage)) for stage in STAGES}
     found = {stage: entry for stage, entry in stages.items() if entry.get("expected") and entry.get("observed")}
     if not found:
@@ -124,7 +140,7 @@ def training(record: Record, layers: list[Layer]) -> Section:
         return Section("training", "Training", paragraph("No metrics over training steps were recorded."))
     groups: dict[tuple[str, ...], dict[str, object]] = {}
     for name, points in shown.items():
-        suffix = name.rsplit("/", 1)[-1]
+        suffix = base_of(name).removesuffix(NO_MC)
         key = next((group for group in CURVE_GROUPS if suffix in group), (suffix,))
         groups.setdefault(key, {})[name] = points
     if ("nll",) in groups:
@@ -219,6 +235,9 @@ def _pit(record: Record) -> list[Html]:
 
 
 def _curves(key: tuple[str, ...], group: dict[str, object]) -> Html:
-    title = "Uncertainty (std)" if len(key) > 1 else title_of(key[0])
-    made = plots.metrics.curves(group, title=title)  # type: ignore[arg-type]
+    title = GROUP_TITLES.get(key) or title_of(key[0])
+    # A line of the legend takes 20 pixels of height, and there is room for two lines of it.
+    height = 340 + 20 * max(0, len(group) - 4)
+    names = {name.split(IOU, 1)[1] if key == ("iou",) else name: points for name, points in group.items()}
+    made = plots.metrics.curves(names, title=title, height=height)  # type: ignore[arg-type]
     return figure(made, alt=f"{title} over training steps: {', '.join(group)}")

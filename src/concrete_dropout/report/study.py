@@ -1,4 +1,4 @@
-"""The report of a study: several replicated runs in one folder, as far as they have come."""
+"""The report of a study: several runs in one folder, as far as they have come."""
 
 from __future__ import annotations
 
@@ -7,21 +7,24 @@ from functools import partial
 from pathlib import Path
 
 from concrete_dropout import runfolder
-from concrete_dropout.report import provenance, uci
-from concrete_dropout.report.components import Section, bullets, guarded, notice, table
-from concrete_dropout.report.html import Html, tag
+from concrete_dropout.report import camvid_table, comparison_table, provenance, uci
+from concrete_dropout.report.camvid_table import camvid_lead, camvid_section
+from concrete_dropout.report.comparison import Comparison, compare
+from concrete_dropout.report.comparison_sections import comparison_lead, comparison_notices, comparison_sections
+from concrete_dropout.report.components import Section, guarded
 from concrete_dropout.report.page import page
-from concrete_dropout.report.study_record import UCI_TABLE, Member, Study, read_study
-from concrete_dropout.report.text import count, duration, plus_minus, whole
+from concrete_dropout.report.study_record import CAMVID_TABLE, UCI_TABLE, Study, read_study
+from concrete_dropout.report.study_runs import runs, study_notices
+from concrete_dropout.report.uci import TABLE_CSV, TABLE_MD
 from concrete_dropout.report.uci_sections import uci_lead, uci_sections
 from concrete_dropout.runfolder import RunFolder
 
-STATE_WORDS = {"pending": "not started", "": "not recorded"}
-MAX_ERROR = 300
+FOOTER = "Built from the files of the study folder alone. This page makes no network requests."
+Builder = tuple[Callable[[], Section], str, str]
 
 
 def build_study_report(folder: Path | str) -> Path:
-    """Write report.html (and, for a UCI table, table.csv and table.md) into a study folder, from its files alone.
+    """Write report.html, table.csv and table.md into a study folder, from its files alone.
 
     Args:
         folder: with study.json and a run folder for each run that has begun; may be built again whenever one ends.
@@ -34,88 +37,50 @@ def build_study_report(folder: Path | str) -> Path:
     """
     path = Path(folder)
     study = read_study(path)
+    files = RunFolder(path)
+    for name, text in tables(study).items():
+        files.write_text(name, text)
+    return files.write_text(runfolder.REPORT, render(study))
+
+
+def tables(study: Study) -> dict[str, str]:
+    """The study's numbers as files: name -> text."""
     if study.kind == UCI_TABLE:
         found = uci.entries(study)
-        RunFolder(path).write_text(uci.TABLE_CSV, uci.table_csv(found))
-        RunFolder(path).write_text(uci.TABLE_MD, uci.table_md(found))
-    return RunFolder(path).write_text(runfolder.REPORT, render(study))
+        return {TABLE_CSV: uci.table_csv(found), TABLE_MD: uci.table_md(found)}
+    if study.kind == CAMVID_TABLE:
+        rows = camvid_table.rows_of(study)
+        return {TABLE_CSV: camvid_table.table_csv(rows), TABLE_MD: camvid_table.table_md(study)}
+    compared = compare(study)
+    return {TABLE_CSV: comparison_table.table_csv(compared), TABLE_MD: comparison_table.table_md(compared)}
 
 
 def render(study: Study) -> str:
     """The page of a study as text."""
-    record = study.record
-    is_table = study.kind == UCI_TABLE
-    made: list[tuple[Callable[[], Section], str, str]] = uci_sections(study) if is_table else []
+    found = compare(study)
+    title, lead, made = _content(study, found)
     made += [
-        (partial(_runs, study), "runs", "Runs"),
-        (partial(provenance.reproduction, record, []), "reproduce", "How to reproduce"),
+        (partial(runs, study), "runs", "Runs"),
+        (partial(provenance.reproduction, study.record, []), "reproduce", "How to reproduce"),
     ]
+    notices = study_notices(study)
     return page(
-        "UCI regression, side by side with the paper" if is_table else study.kind,
+        title,
         [guarded(build, key, heading) for build, key, heading in made],
         kind="Study report",
-        lead=uci_lead(study) if is_table else f"{count(len(study.members), 'run')}.",
-        facts=provenance.facts(record),
-        notices=_notices(study),
-        footer="Built from the files of the study folder alone. This page makes no network requests.",
+        lead=lead,
+        facts=provenance.facts(study.record),
+        notices=notices if study.kind == UCI_TABLE else [*notices, *comparison_notices(found)],
+        footer=FOOTER,
     )
 
 
-def _notices(study: Study) -> list[Html]:
-    found = [_state(study), _failed(study), _problems(study)]
-    return [box for box in found if box is not None]
-
-
-def _state(study: Study) -> Html | None:
-    if study.record.state == "finished":
-        return None
-    done = sum(member.state == "finished" for member in study.members)
-    progress = f"{done} of {count(len(study.members), 'run')} finished; the tables have what there is."
-    if study.record.state == "failed":
-        error = str(study.record.run.get("error") or "")[:MAX_ERROR]
-        return notice("bad", "This study failed.", tag("p", f"{error} {progress}".strip()))
-    return notice("warning", "This study has not finished.", tag("p", f"It is running or was stopped. {progress}"))
-
-
-def _failed(study: Study) -> Html | None:
-    failed = [member for member in study.members if member.state == "failed"]
-    lines = [f"{member.label}: {_first_line(member.error) or 'no message was recorded'}" for member in failed]
-    return notice("bad", f"{count(len(failed), 'run')} failed.", bullets(lines)) if failed else None
-
-
-def _problems(study: Study) -> Html | None:
-    problems = study.record.problems
-    return notice("warning", "Some files of this study are damaged.", bullets(problems[:12])) if problems else None
-
-
-def _runs(study: Study) -> Section:
-    """State, length and report of every run."""
-    rows = [_row(member) for member in study.members]
-    header = ["Run", "State", "Replicas", "Log-likelihood", "RMSE", "Training steps", "Time", "Report"]
-    listing = table(header, rows, "Runs of this study; numbers are on test data", numeric=(2, 3, 4, 5, 6))
-    return Section("runs", "Runs", listing if rows else "No run was recorded.")
-
-
-def _row(member: Member) -> list[object]:
-    state: object = STATE_WORDS.get(member.state, member.state)
-    if member.state in ("failed", "interrupted"):
-        state = tag("span", member.state, class_="flag")
-    link = tag("a", "open", href=member.link, aria_label=f"Report of {member.label}") if member.link else "–"
-    if member.replicas is None:
-        return [member.label, state, "–", "–", "–", "–", "–", link]
-    replicas, run = member.replicas, member.replicas.record.run
-    tested = replicas.stage == "test"
-    scores = [replicas.score(name) if tested else None for name in ("log_likelihood", "rmse")]
-    return [
-        member.label,
-        state,
-        str(replicas.expected),
-        *(plus_minus(score.mean, score.se) if score is not None else "–" for score in scores),
-        whole(replicas.record.step),
-        duration(run.get("started"), run.get("ended")) or "–",
-        link,
-    ]
-
-
-def _first_line(text: str) -> str:
-    return next((line.strip() for line in text.splitlines() if line.strip()), "")[:MAX_ERROR]
+def _content(study: Study, found: Comparison) -> tuple[str, str, list[Builder]]:
+    """Title, lead and sections of a kind of study."""
+    if study.kind == UCI_TABLE:
+        return "UCI regression, side by side with the paper", uci_lead(study), uci_sections(study)
+    if study.kind == CAMVID_TABLE:
+        ours: list[Builder] = [(partial(camvid_section, study), "results", "CamVid, beside the paper's table")]
+        return "CamVid segmentation, side by side with the paper", camvid_lead(study), comparison_sections(found, ours)
+    title = str(study.record.run.get("experiment") or study.kind)
+    return title, comparison_lead(found), comparison_sections(found)

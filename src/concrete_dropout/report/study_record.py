@@ -1,4 +1,4 @@
-"""What a study folder says: its own record, and the replicated runs in it as far as they have come."""
+"""What a study folder says: its own record, and the runs in it as far as they have come."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from urllib.parse import quote
 
 from concrete_dropout import runfolder
 from concrete_dropout.errors import UserError
-from concrete_dropout.report.record import UNREADABLE, Record, dicts, mapping
-from concrete_dropout.report.replica_record import Replicas, read_replicas
+from concrete_dropout.report.record import UNREADABLE, Record, dicts, finite, mapping, read_record
+from concrete_dropout.report.replica_record import Replicas, is_replicated, read_replicas
 from concrete_dropout.runfolder import STUDY, RunFolder
 
-UCI_TABLE = "uci_table"
+COMPARISON, UCI_TABLE, CAMVID_TABLE = "comparison", "uci_table", "camvid_table"
 
 
 @dataclass(frozen=True)
@@ -21,16 +21,20 @@ class Member:
     """One run of a study.
 
     Args:
-        label: for example the name of a UCI set.
+        label: its values of the study's grid in words, for example the name of a UCI set.
         state: "pending", "running", "finished", "failed", "interrupted", or "" where it is not recorded.
         error: of a run that failed.
-        replicas: its results; None where there is no readable run yet.
+        values: config key -> value, for the keys of the study's grid.
+        record: what its folder says; None where there is no readable run yet.
+        replicas: the same of a run of several models that were trained as one; None for a run of one model.
         link: address of its report, relative to the study folder; "" where there is none.
     """
 
     label: str
     state: str
     error: str = ""
+    values: dict[str, Any] = field(default_factory=dict)
+    record: Record | None = None
     replicas: Replicas | None = None
     link: str = ""
 
@@ -44,8 +48,8 @@ class Study:
 
     @property
     def kind(self) -> str:
-        """ "uci_table", or what study.json says."""
-        return str(self.record.run.get("kind") or "study")
+        """ "comparison", "uci_table", "camvid_table", or what study.json says."""
+        return str(self.record.run.get("kind") or COMPARISON)
 
 
 def is_study(path: Path) -> bool:
@@ -75,8 +79,9 @@ def read_study(path: Path) -> Study:
     runs = dicts(listed.get("runs")) or ([] if listed else _found(path))
     members = tuple(_member(path, run, problems) for run in runs)
     if not listed:
-        # Without its record, a folder of several sets still is the table of sets.
-        listed = {"kind": UCI_TABLE}
+        # Without its record, a folder of runs over splits still is the table of sets.
+        replicated = members and all(member.replicas is not None for member in members)
+        listed = {"kind": UCI_TABLE if replicated else COMPARISON}
     return Study(_record(path, listed, members, problems), members)
 
 
@@ -84,9 +89,7 @@ def _record(path: Path, entry: dict[str, Any], members: tuple[Member, ...], prob
     """The study as a record, so that its page has the same parts as a run's; gaps are filled from its runs."""
     run = dict(entry)
     for key in ("seed", "versions", "hardware", "commit", "dropout"):
-        values = [
-            m.replicas.record.run[key] for m in members if m.replicas and m.replicas.record.run.get(key) is not None
-        ]
+        values = [m.record.run[key] for m in members if m.record is not None and m.record.run.get(key) is not None]
         if run.get(key) is None and values and all(value == values[0] for value in values):
             run[key] = values[0]
     return Record(name=path.resolve().name, run=run, problems=problems)
@@ -96,27 +99,46 @@ def _member(path: Path, run: dict[str, Any], problems: list[str]) -> Member:
     label = str(run.get("label") or run.get("folder") or "")
     state, error = str(run.get("state") or ""), str(run.get("error") or "")
     name = str(run.get("folder") or run.get("label") or "")
-    bare = Member(label, state, error)
+    bare = Member(label, state, error, mapping(run.get("values")) or _values_of(name))
     folder = path / name
     try:
         # A study links to nothing outside of itself.
         if not name or path.resolve() not in folder.resolve().parents or not folder.is_dir():
             return bare
-        replicas = read_replicas(folder)
+        replicas = read_replicas(folder) if is_replicated(folder) else None
+        record = replicas.record if replicas is not None else read_record(folder)
     except (UserError, *UNREADABLE) as problem:
-        if state not in ("", "pending", "running"):
+        # A run that has not begun, or was refused before it did, has no record.
+        if state not in ("", "pending", "running") and not error:
             problems.append(f"{name}: {str(problem)[:200]}")
         return bare
-    problems += [f"{name}: {problem}" for problem in replicas.record.problems]
+    problems += [f"{name}: {problem}" for problem in record.problems]
     link = f"./{quote(name)}/{runfolder.REPORT}" if (folder / runfolder.REPORT).is_file() else ""
-    error = error or str(replicas.record.run.get("error") or "")
-    own = replicas.record.state
     if state not in ("finished", "failed"):
         # The run knows better than a study that was killed before it wrote it down.
-        state = own if own in ("finished", "failed", "interrupted") else state or own
-    return replace(bare, state=state, error=error, replicas=replicas, link=link)
+        state = record.state if record.state in ("finished", "failed", "interrupted") else state or record.state
+    return replace(
+        bare,
+        state=state,
+        error=error or str(record.run.get("error") or ""),
+        record=record,
+        replicas=replicas,
+        link=link,
+    )
 
 
 def _found(path: Path) -> list[dict[str, Any]]:
     names = sorted(found.parent.name for found in path.glob(f"*/{runfolder.RUN}"))
     return [{"label": name, "folder": name} for name in names]
+
+
+def _values_of(name: str) -> dict[str, Any]:
+    """What a folder's name says about its run, where the study's record is lost.
+
+    >>> _values_of("dropout.kind=fixed,seed=1"), _values_of("yacht")
+    ({'dropout.kind': 'fixed', 'seed': 1.0}, {'run': 'yacht'})
+    """
+    pairs = [part.partition("=") for part in name.split(",")]
+    if not all(sign for _, sign, _ in pairs):
+        return {"run": name}
+    return {key: value if (number := finite(value)) is None else number for key, _, value in pairs}

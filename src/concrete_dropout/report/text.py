@@ -77,9 +77,9 @@ def change(value: Any) -> str:
     return "0.000" if abs(value) < 0.0005 else f"{value:+.3f}".replace("-", "−")
 
 
-def percent(value: float) -> str:
+def percent(value: float, decimals: int = 0) -> str:
     """A share in per cent, which no line break tears apart."""
-    return f"{100 * value:.0f}\N{NO-BREAK SPACE}%"
+    return f"{100 * value:.{decimals}f}\N{NO-BREAK SPACE}%"
 
 
 def count(amount: Any, noun: str, plural: str = "") -> str:
