@@ -43,7 +43,10 @@ def run(cfg: DictConfig, folder: Path, conf_dir: Path) -> dict[str, float]:
         validates = "val" in data.parts
         check_parts(cfg, validates)
         record = RunRecord(folder, {**facts(cfg), "num_train": data.spec.num_train, "kl_weight": task.kl_weight})
-        callbacks = [*build.build_callbacks(cfg), *build.keepers(plain(cfg), folder, task.selection if validates else None)]
+        callbacks = [
+            *build.build_callbacks(cfg),
+            *build.keepers(plain(cfg), folder, task.selection if validates else None),
+        ]
         trainer = carry_out(cfg, folder, conf_dir, task, data, record, callbacks, tests="test" in data.parts)
     if trainer.is_global_zero:
         print_summary(folder)

@@ -93,13 +93,19 @@ class PrefixCache(TorchFunctionMode):
 
     @contextmanager
     def attached(self) -> Iterator[None]:
-        """Take over the forward of active dropouts and of the largest submodules without one."""
+        """Take over the forward of active dropouts and of the largest submodules without one.
+
+        A module with a true attribute ``fused`` computes with its parts' weights itself: those are left alone.
+        """
         dropouts = {id(layer) for layer in active_dropouts(self._model).values()}
+        fused = {
+            id(part) for module in self._model.modules() if getattr(module, "fused", False) for part in module.modules()
+        }
         with ExitStack() as stack:
             for module in list(self._model.modules()):
                 if id(module) in dropouts:
                     override_forward(stack, module, partial(self._dropout, module.forward))
-                elif _contains(module, dropouts):
+                elif _contains(module, dropouts) and id(module) not in fused:
                     run = _leading_run(module, dropouts)
                     if run:
                         override_forward(stack, module, partial(self._sequential, module, run))
