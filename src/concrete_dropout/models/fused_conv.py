@@ -33,6 +33,20 @@ class ConvGradients(NamedTuple):
     products: Tensor  # (C,) of g * x
 
 
+class Scratch:
+    """Memory that the strips of a call use one after the other, of the dtype and device of ``like``."""
+
+    def __init__(self, like: Tensor) -> None:
+        self._memory = like.new_empty(0)
+
+    def cut(self, shape: Sequence[int]) -> Tensor:
+        """A tensor of the given shape, in the place of the last one."""
+        size = math.prod(shape)
+        if self._memory.numel() < size:
+            self._memory = self._memory.new_empty(size)
+        return self._memory[:size].view(shape)
+
+
 def norm_relu_conv(segments: Sequence[Tensor], scale: Tensor, shift: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
     """Convolve relu(scale * x + shift), where x are the ``segments`` side by side.
 
@@ -55,14 +69,14 @@ def norm_relu_conv(segments: Sequence[Tensor], scale: Tensor, shift: Tensor, wei
     count, height, width, _ = segments[0].shape
     outputs, channels, _, kernel = weight.shape
     out = segments[0].new_empty(count, height, width, outputs)
-    memory = segments[0].new_empty(0)
+    scratch = Scratch(out)
     activations = _Activations(segments, scale, shift)
     if kernel > 1:
         missing = -outputs % OUTPUT_GROUP  # idle lanes: a convolution to 16 channels is faster than one to 12
         weight = pad(weight, (0, 0, 0, 0, 0, 0, 0, missing)).contiguous(memory_format=torch.channels_last)
         bias = pad(bias, (0, missing))
     for images, rows in strips(count, height, width, channels):
-        h = activations.of(images, rows, memory, margin=kernel // 2)
+        h = activations.of(images, rows, scratch, margin=kernel // 2)
         if kernel == 1:
             torch.addmm(bias, h.flatten(0, 2), weight.flatten(1).t(), out=out[images, rows].flatten(0, 2))
         else:
@@ -99,12 +113,12 @@ def norm_relu_conv_backward(
     # A window of grad y around a pixel meets the kernel upside down.
     matrix = weight.flip(2, 3).permute(2, 3, 0, 1).reshape(kernel * kernel * outputs, channels)
     weight_grad, (sums, products) = torch.zeros_like(matrix), matrix.new_zeros(2, channels)
-    memory = [grad.new_empty(0) for _ in range(3)]
+    scratch = [Scratch(grad) for _ in range(3)]
     activations, scales = _Activations(segments, scale, shift), scale.split([x.shape[-1] for x in segments])
     for images, rows in strips(count, height, width, channels):
-        windows = windows_of(padded, images, rows, kernel, memory[0])  # (pixels, k * k * G)
-        h = activations.of(images, rows, memory[1])
-        g = torch.mm(windows, matrix, out=_cut(memory[2], (len(windows), channels)))
+        windows = windows_of(padded, images, rows, kernel, scratch[0])  # (pixels, k * k * G)
+        h = activations.of(images, rows, scratch[1])
+        g = torch.mm(windows, matrix, out=scratch[2].cut((len(windows), channels)))
         weight_grad.addmm_(windows.t(), h.view_as(g))
         torch.ops.aten.threshold_backward.grad_input(g, h.view_as(g), 0, grad_input=g)  # 0 where the ReLU was
         sums += g.sum(0)
@@ -132,7 +146,7 @@ def strips(count: int, height: int, width: int, channels: int) -> Iterator[tuple
             yield slice(first, min(first + images, count)), slice(top, min(top + rows, height))
 
 
-def windows_of(padded: Tensor, images: slice, rows: slice, kernel: int, memory: Tensor, stride: int = 1) -> Tensor:
+def windows_of(padded: Tensor, images: slice, rows: slice, kernel: int, scratch: Scratch, stride: int = 1) -> Tensor:
     """The k x k windows that belong to the rows of a strip, side by side.
 
     Args:
@@ -140,7 +154,7 @@ def windows_of(padded: Tensor, images: slice, rows: slice, kernel: int, memory: 
         images: of the strip.
         rows: of the strip, counted in windows.
         kernel: k.
-        memory: for the result.
+        scratch: for the result.
         stride: between windows.
 
     Returns:
@@ -152,7 +166,7 @@ def windows_of(padded: Tensor, images: slice, rows: slice, kernel: int, memory: 
     windows = padded[images, stride * rows.start :].as_strided(
         (count, height, width, kernel, kernel * channels), (image, stride * row, stride * pixel, row, 1)
     )
-    return _cut(memory, windows.shape).copy_(windows).view(count * height * width, -1)
+    return scratch.cut(windows.shape).copy_(windows).view(count * height * width, -1)
 
 
 class _Activations:
@@ -162,12 +176,12 @@ class _Activations:
         self.sizes = [x.shape[-1] for x in segments]
         self._affine = list(zip(segments, scale.split(self.sizes), shift.split(self.sizes), strict=True))
 
-    def of(self, images: slice, rows: slice, memory: Tensor, margin: int = 0) -> Tensor:
+    def of(self, images: slice, rows: slice, scratch: Scratch, margin: int = 0) -> Tensor:
         """The activations of a strip, (images, rows + 2 margin, W, C); rows outside of the image are 0."""
         _, height, width, _ = self._affine[0][0].shape
         first, last = rows.start - margin, rows.stop + margin
         top, bottom = max(first, 0), min(last, height)
-        h = _cut(memory, (images.stop - images.start, last - first, width, sum(self.sizes)))
+        h = scratch.cut((images.stop - images.start, last - first, width, sum(self.sizes)))
         if margin:
             h[:, : top - first].zero_()
             h[:, bottom - first :].zero_()
@@ -175,11 +189,3 @@ class _Activations:
         for (x, scale, shift), room in zip(self._affine, inside, strict=True):
             torch.addcmul(shift, x[images, top:bottom], scale, out=room)
         return h.relu_()
-
-
-def _cut(memory: Tensor, shape: Sequence[int]) -> Tensor:
-    """A tensor of the given shape in ``memory``, which grows to what is asked for and serves all strips of a call."""
-    size = math.prod(shape)
-    if memory.numel() < size:
-        memory.resize_(size)
-    return memory[:size].view(shape)

@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.nn.functional import pad
 
-from concrete_dropout.models.fused_conv import strips, windows_of
+from concrete_dropout.models.fused_conv import Scratch, strips, windows_of
 
 
 def upsample(x: Tensor, weight: Tensor, bias: Tensor, size: Sequence[int]) -> Tensor:
@@ -52,9 +52,9 @@ class _Upsample(torch.autograd.Function):
         x_grad = torch.conv2d(grad, weight, stride=2)
         pixels, grad_pixels = x.permute(0, 2, 3, 1), grad.permute(0, 2, 3, 1)
         weight_grad = x.new_zeros(inputs, kernel * kernel * outputs)
-        memory = x.new_empty(0)
+        scratch = Scratch(x)
         for images, rows in strips(count, height, width, kernel * kernel * outputs):
-            windows = windows_of(grad_pixels, images, rows, kernel, memory, stride=2)  # (pixels, k * k * G)
+            windows = windows_of(grad_pixels, images, rows, kernel, scratch, stride=2)  # (pixels, k * k * G)
             weight_grad.addmm_(pixels[images, rows].reshape(-1, inputs).t(), windows)
         weight_grad = weight_grad.view(inputs, kernel, kernel, outputs).permute(0, 3, 1, 2)
         return x_grad, weight_grad, grad_pixels.flatten(2).sum((0, 1)).view(-1, outputs).sum(0), None
