@@ -1,9 +1,9 @@
 """python benchmarks/segmentation.py: FC-DenseNet against the structure of public implementations.
 
 Those concatenate after every layer, in torch's contiguous format; here the same modules are put together that way, with
-standard channel-wise dropout. Compared are a training step (forward, backward), one pass in eval mode, and 50 stochastic
-passes over an image (``mc_predict`` against a plain loop). Ratios come from interleaved rounds of one run, with one
-thread and then with all; memory is the peak of allocated tensors beyond the weights.
+standard channel-wise dropout. Compared are a training step (forward, backward), one pass in eval mode, and 50
+stochastic passes over an image (``mc_predict`` against a plain loop). Ratios come from interleaved rounds of one run,
+with one thread and then with all; memory is the peak of allocated tensors beyond the weights.
 """
 
 from __future__ import annotations

@@ -12,10 +12,20 @@ import torch
 from torch import Tensor, nn
 
 from concrete_dropout import dropout_probabilities, kl_divergence, mc_predict, swap_dropout, swap_report
+from concrete_dropout.models import fused, fused_conv
 from concrete_dropout.models.batch_norm import batch_statistics
 from concrete_dropout.models.fc_densenet import PRESETS, FCDenseNet
 
 KINDS = ["none", "fixed", "concrete"]
+
+
+@pytest.fixture(autouse=True)
+def _fused_in_many_strips(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Small images take the fused passes too, in strips of a few rows."""
+    monkeypatch.setattr(fused, "MIN_ELEMENTS", 1)
+    monkeypatch.setattr(fused_conv, "STRIP_ELEMENTS", 1000)
+
+
 FREE = {"blocks": (2, 1, 3, 2, 1), "growth": 5, "first_filters": 7}
 
 

@@ -13,6 +13,8 @@ from concrete_dropout.dropout.kinds import plain_class
 from concrete_dropout.models.fused_evaluation import evaluate_features
 from concrete_dropout.models.fused_training import train_features
 
+MIN_ELEMENTS = 1 << 18  # of the input: below, torch's own operations work in the cache as well, with fewer calls
+
 
 def fused_features(layers: Sequence[Any], parts: Sequence[Tensor], shared: int | None = None) -> Tensor | None:
     """The features of a stack of layers by fused operations; None where plain torch operations have to do it.
@@ -22,6 +24,8 @@ def fused_features(layers: Sequence[Any], parts: Sequence[Tensor], shared: int |
         parts: the input, (N, C_i, H, W), in one or several parts.
         shared: number of the part that is the same in every stochastic pass, if there is one.
     """
+    if sum(part.numel() for part in parts) < MIN_ELEMENTS:
+        return None
     plain: dict[nn.Module, type[nn.Module]] = {}
     for layer in layers:
         plain |= {layer.norm: nn.BatchNorm2d, layer.conv: nn.Conv2d}

@@ -135,7 +135,7 @@ def norm_relu_conv_backward(
 def strips(count: int, height: int, width: int, channels: int) -> Iterator[tuple[slice, slice]]:
     """Cut images into pieces of about ``STRIP_ELEMENTS``: (images, rows), several whole images or some rows of one.
 
-    >>> [(rows.start, rows.stop) for images, rows in strips(count=1, height=5, width=1024, channels=512)]
+    >>> [(rows.start, rows.stop) for images, rows in strips(count=1, height=5, width=1024, channels=256)]
     [(0, 2), (2, 4), (4, 5)]
     """
     pixels = max(width, STRIP_ELEMENTS // channels)
