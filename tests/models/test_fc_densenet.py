@@ -89,10 +89,10 @@ def test_a_fused_training_step_is_the_plain_one(kind: str, mode: Any) -> None:
     """Loss, gradients of inputs and parameters, p among them, and running statistics, under the same masks."""
     net, x, y = make(kind, dropout_mode=mode), images(2, 3, 21, 26), torch.randint(4, (2, 21, 26))
     results = []
-    for fused in (True, False):
+    for is_fused in (True, False):
         own, inputs = copy.deepcopy(net).train(), x.clone().requires_grad_()
         torch.manual_seed(5)
-        if fused:
+        if is_fused:
             logits = own(inputs)
         else:
             with plainly(own):

@@ -98,9 +98,7 @@ class PrefixCache(TorchFunctionMode):
         A module with a true attribute ``fused`` computes with its parts' weights itself: those are left alone.
         """
         dropouts = {id(layer) for layer in active_dropouts(self._model).values()}
-        fused = {
-            id(part) for module in self._model.modules() if getattr(module, "fused", False) for part in module.modules()
-        }
+        fused = {id(part) for m in self._model.modules() if getattr(m, "fused", False) for part in m.modules()}
         with ExitStack() as stack:
             for module in list(self._model.modules()):
                 if id(module) in dropouts:
