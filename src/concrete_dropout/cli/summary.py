@@ -112,11 +112,12 @@ def _probabilities(
 
 
 def _shown(probabilities: dict[str, dict[str, float]], convergence: dict[str, Any]) -> list[str]:
-    """Layers with a row of their own; of a deep network those with something to say, as far as there is room."""
+    """Layers with a row of their own; of a deep network some from its whole depth, and those with something to say."""
     names = list(probabilities)
     if len(names) <= MAX_LAYERS:
         return names
-    return [name for name in names if _note(convergence.get(name, {}))][:MAX_LAYERS]
+    typical = {*names[:2], names[len(names) // 2], *names[-2:]}  # those that the paper draws
+    return [name for name in names if name in typical or _note(convergence.get(name, {}))][:MAX_LAYERS]
 
 
 def _table(title: str) -> Table:
