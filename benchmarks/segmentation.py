@@ -159,11 +159,11 @@ def main() -> None:
     options = parser.parse_args()
     torch.manual_seed(0)
     print(f"{setting()}, crops of {options.size}, {options.samples} samples, {options.rounds} rounds\n")
-    results = [
-        measure(preset, threads, options.size, options.samples, options.rounds)
-        for threads in options.threads
-        for preset in options.networks
-    ]
+    results = []
+    for threads in options.threads:
+        for preset in options.networks:
+            results.append(measure(preset, threads, options.size, options.samples, options.rounds))
+            print(json.dumps(results[-1]), flush=True)  # a whole run takes an hour
     rows = [
         (
             f"{r['network']}, {r['threads']} thread{'s' if r['threads'] > 1 else ''}",

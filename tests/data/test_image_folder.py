@@ -227,7 +227,7 @@ def test_folders_that_do_not_fit_are_named(divided, change, message):
         ({"normalise": "none"}, r"data\.normalise='none' is not one of train, imagenet"),
         ({"cache_mb": -1}, r"data\.cache_mb=-1 must be a whole number"),
         ({"val_fraction": 1}, r"data\.val_fraction=1 must be a number from 0"),
-        ({"val_fraction": 0.9}, r"counting pictures, has 30 rows, of which data\.val_fraction=0\.9 takes 27 and"),
+        ({"val_fraction": 0.9}, r"has 30 pictures, of which data\.val_fraction=0\.9 takes 27 and"),
         ({"train_size": 1000}, r"data\.train_size=1000 is more than the 24 pictures"),
     ],
 )
