@@ -128,10 +128,6 @@ def measure(preset: str, threads: int, size: int, samples: int, rounds: int) -> 
     steps = interleaved_seconds(training, rounds, warmup=1)
     single = interleaved_seconds(evaluation, 2 * rounds + 1, warmup=1)
     many = interleaved_seconds(sampling, max(1, rounds // 2), warmup=0)
-    memory = {
-        "training": {name: peak_bytes(training[name]) for name in ("plain", "fixed", "concrete")},
-        "sampling": {name: peak_bytes(sampling[name]) for name in sampling},
-    }
     return {
         "network": preset,
         "threads": threads,
@@ -142,9 +138,19 @@ def measure(preset: str, threads: int, size: int, samples: int, rounds: int) -> 
         "evaluation_times_faster": median_ratio(single["plain"], single["fixed"]),
         "sampling_times_faster": median_ratio(many["plain"], many["fixed"]),
         "sampling_concrete_times_faster": median_ratio(many["plain"], many["concrete"]),
-        "training_memory": memory["training"]["fixed"] / memory["training"]["plain"],
-        "training_memory_concrete": memory["training"]["concrete"] / memory["training"]["plain"],
-        "sampling_memory": memory["sampling"]["fixed"] / memory["sampling"]["plain"],
+    }
+
+
+def memory(preset: str, size: int, samples: int) -> dict[str, float]:
+    """Peak memory of one network relative to the plain one."""
+    models = networks(preset)
+    training, sampling = training_steps(models, size), predictions(models, size, samples)
+    step, many = (peak_bytes(actions["plain"]) for actions in (training, sampling))
+    return {
+        "training_memory": peak_bytes(training["fixed"]) / step,
+        "training_memory_concrete": peak_bytes(training["concrete"]) / step,
+        "sampling_memory": peak_bytes(sampling["fixed"]) / many,
+        "sampling_memory_concrete": peak_bytes(sampling["concrete"]) / many,
     }
 
 
@@ -160,9 +166,11 @@ def main() -> None:
     torch.manual_seed(0)
     print(f"{setting()}, crops of {options.size}, {options.samples} samples, {options.rounds} rounds\n")
     results = []
-    for threads in options.threads:
-        for preset in options.networks:
-            results.append(measure(preset, threads, options.size, options.samples, options.rounds))
+    for preset in options.networks:
+        peaks = memory(preset, options.size, options.samples)
+        for threads in options.threads:
+            result = measure(preset, threads, options.size, options.samples, options.rounds)
+            results.append({**result, **peaks})
             print(json.dumps(results[-1]), flush=True)  # a whole run takes an hour
     rows = [
         (
