@@ -184,6 +184,25 @@ def test_a_resumed_run_continues_the_record(tmp_path: Path, start: Any) -> None:
     assert [step for step, _, metric, _ in after if metric == "train/loss"] == [2, 4, 6, 8, 10, 12]
 
 
+def test_a_run_that_was_stopped_in_its_test_keeps_what_training_gave(
+    tmp_path: Path, start: Any, data: SyntheticData
+) -> None:
+    def checkpoint() -> ModelCheckpoint:
+        return ModelCheckpoint(tmp_path / "checkpoints", save_last=True, save_on_train_epoch_end=True)
+
+    _, trainer, task = start(tmp_path, [checkpoint()], enable_checkpointing=True)
+    trained, table = record(tmp_path), rows(tmp_path)
+    resume = tmp_path / "checkpoints" / "last.ckpt"
+    _, trainer, task = start(tmp_path, [checkpoint()], resume, enable_checkpointing=True)  # has nothing left to do
+    assert rows(tmp_path) == table
+    trainer.test(task, data, verbose=False)
+    summary = RunFolder(tmp_path).read_json(SUMMARY)
+    assert {name: value for _, _, name, value in table}.items() <= summary["metrics"].items()
+    assert "test/nll" in summary["metrics"]
+    for key in ("layers", "max_steps", "step", "started"):
+        assert record(tmp_path)[key] == trained[key]
+
+
 @pytest.mark.parametrize(("seconds", "expected"), [(0.0, [1, 2, 3, 4]), (1000.0, [0, 0, 0, 0])])
 def test_the_step_is_renewed_now_and_then(
     tmp_path: Path,

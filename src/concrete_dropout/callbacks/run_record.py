@@ -82,15 +82,9 @@ class RunRecord(pl.Callback):
         """Begin the table of metrics, or take it up where the checkpoint was saved."""
         if not trainer.is_global_zero:
             return
-        step = trainer.global_step
-        self._last_steps, self._metrics, self._step_metrics = {}, {}, None
+        self._step_metrics, step = None, trainer.global_step
         # Rows of the checkpoint's own step were there when it was saved, and most are not computed again.
-        for row in cut_table(self.folder, METRICS, METRICS_HEADER, before=step + 1 if step else 0):
-            self._last_steps[row["metric"]] = int(row["step"])
-            self._metrics[row["metric"]] = float(row["value"])
-        if step:
-            for key in ("started", "layers"):
-                self._record[key] = self._previous.get(key) or self._record[key]
+        self._take_up(cut_table(self.folder, METRICS, METRICS_HEADER, before=step + 1 if step else 0))
         if self._record["max_steps"] in (None, -1):
             steps = trainer.estimated_stepping_batches
             self._record["max_steps"] = int(steps) if math.isfinite(steps) else None
@@ -130,6 +124,12 @@ class RunRecord(pl.Callback):
         if trainer.is_global_zero:
             self._advance(trainer)
 
+    def on_test_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """Take up the table of a run that was stopped in its test: its fit has nothing left to start."""
+        if trainer.is_global_zero and not self._metrics:
+            self._take_up(cut_table(self.folder, METRICS, METRICS_HEADER, before=math.inf))
+            self._record["max_steps"] = self._record["max_steps"] or self._previous.get("max_steps")
+
     def on_test_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Record the test metrics, and p of the weights that were tested."""
         self._log(trainer, lambda name: name.startswith("test/"))
@@ -156,6 +156,13 @@ class RunRecord(pl.Callback):
         self._close(state, text)
 
     # Writing ----------------------------------------------------------------------------------------------------
+
+    def _take_up(self, rows: list[dict[str, str]]) -> None:
+        """Go on from these rows of the table; without any the run is a new one."""
+        self._last_steps = {row["metric"]: int(row["step"]) for row in rows}
+        self._metrics = {row["metric"]: float(row["value"]) for row in rows}
+        for key in ("started", "layers") if rows else ():
+            self._record[key] = self._previous.get(key) or self._record[key]
 
     def _log(self, trainer: pl.Trainer, wanted: Callable[[str], bool]) -> None:
         metrics = trainer.callback_metrics  # on every rank: it may reduce over them

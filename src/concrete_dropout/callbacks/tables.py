@@ -19,7 +19,7 @@ def replace_table(folder: RunFolder, name: str, header: Sequence[str], rows: Ite
     folder.write_text(name, text.getvalue().replace("\r\n", "\n"))
 
 
-def cut_table(folder: RunFolder, name: str, header: Sequence[str], before: int) -> list[dict[str, str]]:
+def cut_table(folder: RunFolder, name: str, header: Sequence[str], before: float) -> list[dict[str, str]]:
     """Keep the rows of a table whose step lies below ``before``, and return them.
 
     A run that was killed after its last checkpoint has rows that the resumed run writes again, and perhaps half
