@@ -169,7 +169,7 @@ def test_fewer_training_images_are_a_part_of_more():
 
 def test_standardised_training_images_have_no_mean_and_unit_variance():
     data = Noise(normalise="standardise", crop=None, batch_size=7, train_size=6, flips=False)
-    x = data._batches("train", None).__getitems__(list(range(6)))[0].double()
+    x = data.items("train").__getitems__(list(range(6)))[0].double()
     assert x.mean((0, 2, 3)).abs().max() < 1e-6
     assert x.std((0, 2, 3), correction=0).numpy() == pytest.approx([1, 1, 1], abs=1e-6)
     # Validation images are measured by the training images.

@@ -8,13 +8,11 @@ from dataclasses import dataclass, replace
 from typing import cast, get_args
 
 import numpy as np
-import torch
 from torch import Tensor
-from torch.utils.data import DataLoader
 
-from concrete_dropout.data.base import ExperimentData, Part
-from concrete_dropout.data.batches import Batch, JoinedPasses, as_is
+from concrete_dropout.data.base import Part
 from concrete_dropout.data.checks import choice, whole_number
+from concrete_dropout.data.loaders import BatchedData, part_of
 from concrete_dropout.data.pictures import Image, LabelledPictures, PictureRows, PictureSet
 from concrete_dropout.data.pixels import Augment, PixelScale, fit_pixel_scale
 from concrete_dropout.errors import UserError
@@ -48,7 +46,7 @@ class _Loaded:
     scale: PixelScale
 
 
-class ClassificationData(ExperimentData, ABC):
+class ClassificationData(BatchedData, ABC):
     """Batches (x, y): float32 pictures (B, C, H, W) and int64 labels (B,).
 
     Pixels are divided by 255, then standardised with one mean and one standard deviation per channel, those of the
@@ -78,14 +76,15 @@ class ClassificationData(ExperimentData, ABC):
         augment: Augment = "none",
         seed: int = 0,
     ) -> None:
-        super().__init__()
-        self.batch_size = whole_number("data.batch_size", batch_size, minimum=1)
-        self.eval_batch_size = whole_number("data.eval_batch_size", eval_batch_size, minimum=1)
-        self.num_workers = whole_number("data.num_workers", num_workers, minimum=0)
-        self.min_steps_per_epoch = whole_number("data.min_steps_per_epoch", min_steps_per_epoch, minimum=1)
+        super().__init__(
+            batch_size=batch_size,
+            eval_batch_size=eval_batch_size,
+            num_workers=num_workers,
+            min_steps_per_epoch=min_steps_per_epoch,
+            seed=seed,
+        )
         self.train_size = None if train_size is None else whole_number("data.train_size", train_size, minimum=1)
         self.augment = cast(Augment, choice("data.augment", augment, get_args(Augment)))
-        self.seed = whole_number("data.seed", seed, minimum=0)
         self._loaded: _Loaded | None = None
 
     @abstractmethod
@@ -117,12 +116,16 @@ class ClassificationData(ExperimentData, ABC):
     @property
     def example_input(self) -> Tensor:
         """(1, C, H, W): the first training picture, standardised."""
-        return PictureRows(self.pictures.train, self.scale)[0][0].unsqueeze(0)
+        return self.items("train")[0][0].unsqueeze(0)
 
     @property
-    def steps_per_epoch(self) -> int:
-        """Training batches of an epoch in a single process."""
-        return max(-(-len(self.pictures.train) // self.batch_size), self.min_steps_per_epoch)
+    def num_items(self) -> int:
+        """Training pictures."""
+        return len(self.pictures.train)
+
+    def items(self, part: Part, training: bool = False) -> PictureRows:
+        """The pictures of a part as the network gets them."""
+        return PictureRows(self._part(part), self.scale, self.augment if training else "none")
 
     def image(self, part: Part, index: int) -> Image:
         """Picture number ``index`` of a part in the order of evaluation: uint8 (H, W) or (H, W, 3)."""
@@ -133,43 +136,8 @@ class ClassificationData(ExperimentData, ABC):
         names = self._part(part).names
         return f"{part} {index}" if names is None else names[index]
 
-    def train_dataloader(self) -> DataLoader[Batch]:
-        """Full batches of shuffled pictures."""
-        rows = PictureRows(self.pictures.train, self.scale, self.augment)
-        sampler = JoinedPasses(len(rows), self.steps_per_epoch * self.batch_size, self.seed)
-        return self._loader(rows, self.batch_size, sampler=sampler)
-
-    def val_dataloader(self) -> DataLoader[Batch] | list[DataLoader[Batch]]:
-        """All validation pictures in order; an empty list where there are none."""
-        return self._eval_loader("val")
-
-    def test_dataloader(self) -> DataLoader[Batch] | list[DataLoader[Batch]]:
-        """All test pictures in order; an empty list where there are none."""
-        return self._eval_loader("test")
-
-    def _eval_loader(self, part: Part) -> DataLoader[Batch] | list[DataLoader[Batch]]:
-        if part not in self.parts:
-            return []
-        return self._loader(PictureRows(self._part(part), self.scale), self.eval_batch_size)
-
-    def _loader(self, rows: PictureRows, batch_size: int, sampler: JoinedPasses | None = None) -> DataLoader[Batch]:
-        return DataLoader(
-            rows,
-            batch_size=batch_size,
-            sampler=sampler,
-            # An iterator draws a seed for its workers, but persistent workers do so only once. From the global
-            # generator it would change the training run: by every evaluation, and when it is resumed.
-            generator=torch.Generator().manual_seed(self.seed),
-            num_workers=self.num_workers,
-            persistent_workers=self.num_workers > 0,
-            collate_fn=as_is,
-        )
-
     def _part(self, part: Part) -> LabelledPictures:
-        parts = self.pictures.parts()
-        if part not in parts:
-            raise ValueError(f"there is no {part!r} part, only {', '.join(parts)}")
-        return parts[part]
+        return part_of(self.pictures.parts(), part)
 
     def _state(self) -> _Loaded:
         if self._loaded is None:

@@ -9,11 +9,10 @@ import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor
-from torch.utils.data import DataLoader
 
-from concrete_dropout.data.base import ExperimentData, Part
-from concrete_dropout.data.batches import Batch, JoinedPasses, TensorRows, as_is
-from concrete_dropout.data.checks import whole_number
+from concrete_dropout.data.base import Part
+from concrete_dropout.data.batches import Batch, TensorRows
+from concrete_dropout.data.loaders import BatchedData, part_of
 from concrete_dropout.errors import UserError
 from concrete_dropout.scaling import Affine
 
@@ -86,7 +85,7 @@ class _Loaded:
     tensors: dict[Part, Batch]
 
 
-class RegressionData(ExperimentData, ABC):
+class RegressionData(BatchedData, ABC):
     """Batches (x, y), (B, D) and (B, O), of standardised float32 values.
 
     A subclass says where the rows come from. They are read once, on the first use of anything that needs them.
@@ -109,12 +108,13 @@ class RegressionData(ExperimentData, ABC):
         min_steps_per_epoch: int = 1,
         seed: int = 0,
     ) -> None:
-        super().__init__()
-        self.batch_size = whole_number("data.batch_size", batch_size, minimum=1)
-        self.eval_batch_size = whole_number("data.eval_batch_size", eval_batch_size, minimum=1)
-        self.num_workers = whole_number("data.num_workers", num_workers, minimum=0)
-        self.min_steps_per_epoch = whole_number("data.min_steps_per_epoch", min_steps_per_epoch, minimum=1)
-        self.seed = whole_number("data.seed", seed, minimum=0)
+        super().__init__(
+            batch_size=batch_size,
+            eval_batch_size=eval_batch_size,
+            num_workers=num_workers,
+            min_steps_per_epoch=min_steps_per_epoch,
+            seed=seed,
+        )
         self._loaded: _Loaded | None = None
 
     @abstractmethod
@@ -142,55 +142,17 @@ class RegressionData(ExperimentData, ABC):
         return self.tensors("train")[0][:1]
 
     @property
-    def steps_per_epoch(self) -> int:
-        """Training batches of an epoch in a single process."""
-        return max(-(-self.spec.num_train // self.batch_size), self.min_steps_per_epoch)
+    def num_items(self) -> int:
+        """Training rows."""
+        return self.spec.num_train
 
     def tensors(self, part: Part) -> Batch:
         """All rows (x, y) of a part, standardised, in float32 and in the order of ``tables``."""
-        tensors = self._state().tensors
-        if part not in tensors:
-            raise ValueError(f"there is no {part!r} part, only {', '.join(tensors)}")
-        return tensors[part]
+        return part_of(self._state().tensors, part)
 
-    def train_dataloader(self) -> DataLoader[Batch]:
-        """Full batches of shuffled rows."""
-        x, y = self.tensors("train")
-        sampler = JoinedPasses(len(x), self.steps_per_epoch * self.batch_size, self.seed)
-        return self._loader(x, y, self.batch_size, sampler=sampler)
-
-    def val_dataloader(self) -> DataLoader[Batch] | list[DataLoader[Batch]]:
-        """All validation rows in order; an empty list where there are none."""
-        return self._eval_loader("val")
-
-    def test_dataloader(self) -> DataLoader[Batch] | list[DataLoader[Batch]]:
-        """All test rows in order; an empty list where there are none."""
-        return self._eval_loader("test")
-
-    def _eval_loader(self, part: Part) -> DataLoader[Batch] | list[DataLoader[Batch]]:
-        if part not in self._state().tensors:
-            return []
-        x, y = self.tensors(part)
-        return self._loader(x, y, self.eval_batch_size)
-
-    def _loader(
-        self,
-        x: Tensor,
-        y: Tensor,
-        batch_size: int,
-        sampler: JoinedPasses | None = None,
-    ) -> DataLoader[Batch]:
-        return DataLoader(
-            TensorRows(x, y),
-            batch_size=batch_size,
-            sampler=sampler,
-            # An iterator draws a seed for its workers, some of them once and some in every epoch. From the global
-            # generator that would change the training run.
-            generator=torch.Generator().manual_seed(self.seed),
-            num_workers=self.num_workers,
-            persistent_workers=self.num_workers > 0,
-            collate_fn=as_is,
-        )
+    def items(self, part: Part, training: bool = False) -> TensorRows:
+        """The rows of a part as the network gets them."""
+        return TensorRows(*self.tensors(part))
 
     def _state(self) -> _Loaded:
         if self._loaded is None:

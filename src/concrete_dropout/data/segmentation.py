@@ -8,16 +8,14 @@ from dataclasses import dataclass
 from typing import Literal, cast, get_args
 
 import numpy as np
-import torch
 from torch import Tensor
-from torch.utils.data import DataLoader
 
-from concrete_dropout.data.base import ExperimentData, Part
-from concrete_dropout.data.batches import Batch, as_is
+from concrete_dropout.data.base import Part
 from concrete_dropout.data.checks import choice, finite_number, whole_number
 from concrete_dropout.data.crops import CropDraws, ImageBatches, Standardise
 from concrete_dropout.data.label_files import Colour, Labels
 from concrete_dropout.data.labelled_images import VOID, Bytes, LabelledImages, channel_statistics
+from concrete_dropout.data.loaders import BatchedData, part_of
 from concrete_dropout.errors import UserError
 
 __all__ = ["VOID", "Normalise", "SegmentationData", "SegmentationSpec"]
@@ -54,7 +52,7 @@ class _Loaded:
     standardise: Standardise | None
 
 
-class SegmentationData(ExperimentData, ABC):
+class SegmentationData(BatchedData, ABC):
     """Batches x (B, 3, H, W) in float32, pixels / 255, and y (B, H, W) in int64, classes or VOID.
 
     A subclass says where the images come from. They are opened once, on the first use of anything that needs them.
@@ -92,19 +90,20 @@ class SegmentationData(ExperimentData, ABC):
         min_steps_per_epoch: int = 1,
         seed: int = 0,
     ) -> None:
-        super().__init__()
+        super().__init__(
+            batch_size=batch_size,
+            eval_batch_size=eval_batch_size,
+            num_workers=num_workers,
+            min_steps_per_epoch=min_steps_per_epoch,
+            seed=seed,
+        )
         self.crop = None if crop is None else whole_number("data.crop", crop, minimum=1)
         self.flips = bool(flips)
-        self.batch_size = whole_number("data.batch_size", batch_size, minimum=1)
-        self.eval_batch_size = whole_number("data.eval_batch_size", eval_batch_size, minimum=1)
-        self.num_workers = whole_number("data.num_workers", num_workers, minimum=0)
         self.scale = finite_number("data.scale", scale)
         if not 0 < self.scale <= 1:
             raise UserError(f"data.scale={scale!r} must be above 0 and at most 1 (0.5 for half resolution).")
         self.normalise = cast(Normalise, choice("data.normalise", normalise, get_args(Normalise)))
         self.train_size = None if train_size is None else whole_number("data.train_size", train_size, minimum=1)
-        self.min_steps_per_epoch = whole_number("data.min_steps_per_epoch", min_steps_per_epoch, minimum=1)
-        self.seed = whole_number("data.seed", seed, minimum=0)
         self._loaded: _Loaded | None = None
 
     @property
@@ -133,12 +132,20 @@ class SegmentationData(ExperimentData, ABC):
     @property
     def example_input(self) -> Tensor:
         """(1, 3, H, W): the top left crop of the first training image."""
-        return self._batches("train", self.crop).__getitems__([0])[0]
+        return self.items("train", training=True).__getitems__([0])[0]
 
     @property
-    def steps_per_epoch(self) -> int:
-        """Training batches of an epoch in a single process."""
-        return self._steps(processes=1)
+    def num_items(self) -> int:
+        """Training images."""
+        return self.spec.num_images
+
+    def items(self, part: Part, training: bool = False) -> ImageBatches:
+        """The images of a part: crops in training, whole images otherwise."""
+        return ImageBatches(self._images(part), self.crop if training else None, self._state().standardise)
+
+    def sampler(self, length: int) -> CropDraws:
+        """Images in shuffled order, with their crops and flips."""
+        return CropDraws(self.num_items, length, self.flips, self.seed)
 
     def num_images(self, part: Part) -> int:
         """How many images a part has."""
@@ -156,51 +163,8 @@ class SegmentationData(ExperimentData, ABC):
         """What the image is called."""
         return self._images(part).names[index]
 
-    def train_dataloader(self) -> DataLoader[Batch]:
-        """Full batches of shuffled images, cropped and flipped; full in every process of a distributed run."""
-        processes = torch.distributed.get_world_size() if _distributed() else 1
-        length = self._steps(processes) * self.batch_size * processes
-        draws = CropDraws(self.spec.num_images, length, self.flips, self.seed)
-        return self._loader(self._batches("train", self.crop), self.batch_size, draws)
-
-    def val_dataloader(self) -> DataLoader[Batch] | list[DataLoader[Batch]]:
-        """All validation images in order; an empty list where there are none."""
-        return self._eval_loader("val")
-
-    def test_dataloader(self) -> DataLoader[Batch] | list[DataLoader[Batch]]:
-        """All test images in order; an empty list where there are none."""
-        return self._eval_loader("test")
-
-    def _eval_loader(self, part: Part) -> DataLoader[Batch] | list[DataLoader[Batch]]:
-        if part not in self.parts:
-            return []
-        return self._loader(self._batches(part, crop=None), self.eval_batch_size)
-
-    def _loader(self, batches: ImageBatches, batch_size: int, sampler: CropDraws | None = None) -> DataLoader[Batch]:
-        return DataLoader(
-            batches,
-            batch_size=batch_size,
-            sampler=sampler,
-            # Iterators draw seeds for their workers, how many depends on the workers. From the global generator they
-            # would change the training run.
-            generator=torch.Generator().manual_seed(self.seed),
-            num_workers=self.num_workers,
-            persistent_workers=self.num_workers > 0,
-            pin_memory=self.trainer is not None and self.trainer.strategy.root_device.type == "cuda",
-            collate_fn=as_is,
-        )
-
-    def _batches(self, part: Part, crop: int | None) -> ImageBatches:
-        return ImageBatches(self._images(part), crop, self._state().standardise)
-
-    def _steps(self, processes: int) -> int:
-        return max(-(-self.spec.num_images // (self.batch_size * processes)), self.min_steps_per_epoch)
-
     def _images(self, part: Part) -> LabelledImages:
-        images = self._state().images
-        if part not in images:
-            raise ValueError(f"there is no {part!r} part, only {', '.join(images)}")
-        return images[part]
+        return part_of(self._state().images, part)
 
     def _state(self) -> _Loaded:
         if self._loaded is None:
@@ -238,7 +202,3 @@ def _spec(images: Mapping[Part, LabelledImages], labels: Labels) -> Segmentation
         class_colours=labels.colours,
         image_size=(max(heights), max(widths)),
     )
-
-
-def _distributed() -> bool:
-    return torch.distributed.is_available() and torch.distributed.is_initialized()

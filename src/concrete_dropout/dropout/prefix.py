@@ -75,6 +75,9 @@ class PrefixCache(TorchFunctionMode):
         self._modules_noted: set[nn.Module] = set()
         self._calls: Counter[Any] = Counter()
         self._suspended = False  # whether torch functions go through unseen
+        self._last: int | None = None  # notes that the last pass used, if it took none and had one sample
+        self._took_notes = False
+        self._is_behind = False  # whether this pass has left the prefix behind: nothing more to look up
         self.broken = False
 
     def tiled_inputs(self, copies: int) -> tuple[Tensor, ...]:
@@ -82,6 +85,9 @@ class PrefixCache(TorchFunctionMode):
         if self._used and self._tensors.copies == 1:  # what the last pass did not use is not worth its memory
             self._notes = {key: note for key, note in self._notes.items() if key in self._used}
             self._tensors.forget_all_but([tensor for note in self._notes.values() for tensor, _ in note.states()])
+        self._last = None if self._took_notes or self._tensors.copies > 1 else len(self._used)
+        self._took_notes = self._is_behind = False
+        self._suspended = self.broken
         self._used.clear()
         self._calls.clear()
         self._tensors.begin_pass(copies)
@@ -153,7 +159,7 @@ class PrefixCache(TorchFunctionMode):
             with torch._C.DisableTorchFunction():  # not even asked whether they are: it takes time
                 return action()
         finally:
-            self._suspended = self.broken
+            self._suspended = self.broken or self._is_behind
 
     def _look_up(self, what: Any, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
         several = self._tensors.copies > 1
@@ -167,6 +173,8 @@ class PrefixCache(TorchFunctionMode):
             out = None if note is None else self._handed_out(note)
             if note is not None and out is not None:
                 self._used.add(key)
+                # A pass of one sample that used what the last one did; several are watched for control flow.
+                self._is_behind = len(self._used) == self._last and not (several or self._tensors.some_ahead)
                 return tree_unflatten(out, note.structure)
             if not several:
                 return self._noted(key, function, args, kwargs)
@@ -187,6 +195,7 @@ class PrefixCache(TorchFunctionMode):
         known = self._tensors.get(tensor)
         if known is None or not known.from_input or self._tensors.copies > 1:
             return
+        self._took_notes = True
         notes = [note for note in self._notes.values() if any(leaf is tensor for leaf in note.leaves)]
         if len(notes) == 1 and not notes[0].changed and all(version == 0 for version in notes[0].versions):
             copy = tensor.clone()
@@ -217,6 +226,7 @@ class PrefixCache(TorchFunctionMode):
             for tensor in (*tensors, *(tensor for tensor, _ in changed)):
                 self._tensors.learn(tensor, from_input)
             versions = [version_of(tensor) for tensor in tensors]
+            self._took_notes = True
             self._notes[key] = _Note(leaves, versions, structure, changed, [args, kwargs, *_plain_tensors(key[0][0])])
             self._used.add(key)
             if isinstance(key[0][0], nn.Module):
