@@ -8,13 +8,13 @@ from typing import Any
 
 import pytorch_lightning as pl
 import torch.distributed
-from pytorch_lightning.trainer.states import TrainerFn
 
+from concrete_dropout.callbacks.stage_callback import StageCallback
 from concrete_dropout.callbacks.stages import CategoricalOutput, categorical_output, num_evaluated
 from concrete_dropout.runfolder import RunFolder
 
 
-class EvaluationMonitor(pl.Callback, ABC):
+class EvaluationMonitor(StageCallback, ABC):
     """Follows the evaluations of a task that predicts classes; other tasks and the sanity check pass by unseen.
 
     Args:
@@ -42,71 +42,31 @@ class EvaluationMonitor(pl.Callback, ABC):
     def show(self, trainer: pl.Trainer, stage: str) -> None:
         """Log what was written last: after the fit, after a test, and after ``trainer.validate``."""
 
-    def on_validation_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+    def on_stage_start(self, trainer: pl.Trainer, task: pl.LightningModule, stage: str) -> None:
         """Begin anew."""
-        self._begin(trainer, "val")
-
-    def on_test_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        """Begin anew."""
-        self._begin(trainer, "test")
-
-    def on_validation_batch_end(
-        self,
-        trainer: pl.Trainer,
-        pl_module: pl.LightningModule,
-        outputs: Any,
-        batch: Any,
-        batch_idx: int,
-        dataloader_idx: int = 0,
-    ) -> None:
-        """See a batch."""
-        self._collect(trainer, "val", outputs, dataloader_idx)
-
-    def on_test_batch_end(
-        self,
-        trainer: pl.Trainer,
-        pl_module: pl.LightningModule,
-        outputs: Any,
-        batch: Any,
-        batch_idx: int,
-        dataloader_idx: int = 0,
-    ) -> None:
-        """See a batch."""
-        self._collect(trainer, "test", outputs, dataloader_idx)
-
-    def on_validation_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        """Write; what is logged once waits for the end of the fit, unless this is ``trainer.validate``."""
-        self._finish(trainer, "val", shown=trainer.state.fn == TrainerFn.VALIDATING)
-
-    def on_test_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        """Write and log."""
-        self._finish(trainer, "test", shown=True)
-
-    def on_train_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        """Log the last validation."""
-        if trainer.is_global_zero:
-            self.show(trainer, "val")
-
-    def _begin(self, trainer: pl.Trainer, stage: str) -> None:
         self._rows, self._total = 0, num_evaluated(trainer, stage)
         self.begin(stage, self._total)
 
-    def _collect(self, trainer: pl.Trainer, stage: str, outputs: Any, dataloader_idx: int) -> None:
+    def on_stage_batch(
+        self, trainer: pl.Trainer, task: pl.LightningModule, stage: str, outputs: Any, dataloader_idx: int
+    ) -> None:
+        """See a batch; only the first loader has the data module's part in its order."""
         output = categorical_output(outputs)
-        # Only the first loader has the data module's part in its order.
-        if output is None or trainer.sanity_checking or dataloader_idx:
+        if output is None or dataloader_idx:
             return
         rows = len(output.targets)
         indices = part_indices(self._rows, rows, trainer.global_rank, trainer.world_size, self._total)
         self._rows += rows
         self.collect(trainer, stage, output, indices)
 
-    def _finish(self, trainer: pl.Trainer, stage: str, shown: bool) -> None:
-        if not self._rows or trainer.sanity_checking:
-            return
-        self.finish(trainer, stage)
-        if shown and trainer.is_global_zero:
-            self.show(trainer, stage)
+    def on_stage_end(self, trainer: pl.Trainer, task: pl.LightningModule, stage: str) -> None:
+        """Write."""
+        if self._rows:
+            self.finish(trainer, stage)
+
+    def on_stage_result(self, trainer: pl.Trainer, task: pl.LightningModule, stage: str) -> None:
+        """Log."""
+        self.show(trainer, stage)
 
 
 def part_indices(seen: int, rows: int, rank: int, world_size: int, total: int | None) -> list[int]:

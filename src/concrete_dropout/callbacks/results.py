@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import pytorch_lightning as pl
-from pytorch_lightning.trainer.states import TrainerFn
 
+from concrete_dropout.callbacks.stage_callback import StageCallback
 from concrete_dropout.callbacks.stages import result_of
 from concrete_dropout.metrics.stage import StageResult
 from concrete_dropout.runfolder import RunFolder
@@ -16,7 +16,7 @@ from concrete_dropout.runfolder import RunFolder
 Entries = dict[str, dict[str, Any]]
 
 
-class ResultMonitor(pl.Callback, ABC):
+class ResultMonitor(StageCallback, ABC):
     """Writes entries of a JSON file after every validation and test, from the task's result.
 
     Figures and tables are logged after the fit (of its last validation) and after the test. Rank zero alone does
@@ -40,24 +40,8 @@ class ResultMonitor(pl.Callback, ABC):
     def show(self, trainer: pl.Trainer, entries: Entries, stage: str) -> None:
         """Log figures and tables of what was written last."""
 
-    def on_validation_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        """Write the file; figures wait for the end of the fit, unless this is ``trainer.validate``."""
-        if trainer.sanity_checking:
-            return
-        self._write(trainer, pl_module, "val")
-        if trainer.state.fn == TrainerFn.VALIDATING:
-            self._show(trainer, "val")
-
-    def on_train_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        """Log the figures of the last validation."""
-        self._show(trainer, "val")
-
-    def on_test_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        """Write the file and log the figures."""
-        self._write(trainer, pl_module, "test")
-        self._show(trainer, "test")
-
-    def _write(self, trainer: pl.Trainer, task: pl.LightningModule, stage: str) -> None:
+    def on_stage_end(self, trainer: pl.Trainer, task: pl.LightningModule, stage: str) -> None:
+        """Write the file."""
         result = result_of(task, stage)
         if not trainer.is_global_zero or result is None:
             return
@@ -66,9 +50,10 @@ class ResultMonitor(pl.Callback, ABC):
             self.folder.update_json(self.FILE, **entries)
             self._waiting[stage] = entries
 
-    def _show(self, trainer: pl.Trainer, stage: str) -> None:
+    def on_stage_result(self, trainer: pl.Trainer, task: pl.LightningModule, stage: str) -> None:
+        """Log the figures of what was written last."""
         entries = self._waiting.pop(stage, None)
-        if entries is not None and trainer.is_global_zero:
+        if entries is not None:
             self.show(trainer, entries, stage)
 
 

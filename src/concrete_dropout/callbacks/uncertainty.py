@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytorch_lightning as pl
 import torch
-from pytorch_lightning.trainer.states import TrainerFn
 
 from concrete_dropout.callbacks.band import predictive_band
 from concrete_dropout.callbacks.columns import class_columns, regression_columns
 from concrete_dropout.callbacks.loggers import log_figure, log_table
 from concrete_dropout.callbacks.rows import EvenRows
+from concrete_dropout.callbacks.stage_callback import StageCallback
 from concrete_dropout.callbacks.stages import categorical_output, regression_output, result_of
 from concrete_dropout.callbacks.tables import replace_table
 from concrete_dropout.runfolder import BAND, UNCERTAINTY, RunFolder, predictions_name
@@ -26,7 +26,7 @@ TABLE_ROWS = 200
 MAX_OUTPUTS = 4  # with a figure of their own
 
 
-class UncertaintyMonitor(pl.Callback):
+class UncertaintyMonitor(StageCallback):
     """Leaves ``predictions_<stage>.csv``, ``uncertainty.json`` and, for one-dimensional inputs, ``band.json``.
 
     Files are written after every validation and test. Figures are logged after the fit (of its last validation)
@@ -56,58 +56,14 @@ class UncertaintyMonitor(pl.Callback):
         self._header: list[str] = []
         self._tables: dict[str, list[dict[str, float]]] = {}
 
-    def on_validation_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        """Forget the last validation."""
+    def on_stage_start(self, trainer: pl.Trainer, task: pl.LightningModule, stage: str) -> None:
+        """Forget the last evaluation."""
         self._rows = EvenRows(self.max_rows)
 
-    def on_test_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        """Forget what was seen before."""
-        self._rows = EvenRows(self.max_rows)
-
-    def on_validation_batch_end(
-        self,
-        trainer: pl.Trainer,
-        pl_module: pl.LightningModule,
-        outputs: Any,
-        batch: Any,
-        batch_idx: int,
-        dataloader_idx: int = 0,
+    def on_stage_batch(
+        self, trainer: pl.Trainer, task: pl.LightningModule, stage: str, outputs: Any, dataloader_idx: int
     ) -> None:
         """Collect rows."""
-        self._collect(trainer, outputs)
-
-    def on_test_batch_end(
-        self,
-        trainer: pl.Trainer,
-        pl_module: pl.LightningModule,
-        outputs: Any,
-        batch: Any,
-        batch_idx: int,
-        dataloader_idx: int = 0,
-    ) -> None:
-        """Collect rows."""
-        self._collect(trainer, outputs)
-
-    def on_validation_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        """Write the files; figures wait for the end of the fit, unless this is ``trainer.validate``."""
-        if trainer.sanity_checking:
-            return
-        self._write(trainer, pl_module, "val")
-        if trainer.state.fn == TrainerFn.VALIDATING:
-            self._show(trainer, pl_module, "val")
-
-    def on_train_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        """Log the figures of the last validation, and the band."""
-        self._show(trainer, pl_module, "val")
-
-    def on_test_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        """Write the files and log the figures."""
-        self._write(trainer, pl_module, "test")
-        self._show(trainer, pl_module, "test")
-
-    def _collect(self, trainer: pl.Trainer, outputs: Any) -> None:
-        if trainer.sanity_checking:
-            return
         if (points := regression_output(outputs)) is not None:
             self._header, block = regression_columns(trainer, points)
         elif (classes := categorical_output(outputs)) is not None and classes.targets.dim() == 1:
@@ -116,7 +72,8 @@ class UncertaintyMonitor(pl.Callback):
             return
         self._rows.add(block)
 
-    def _write(self, trainer: pl.Trainer, task: pl.LightningModule, stage: str) -> None:
+    def on_stage_end(self, trainer: pl.Trainer, task: pl.LightningModule, stage: str) -> None:
+        """Write the files."""
         if not trainer.is_global_zero:
             return
         if self._rows.num_seen:
@@ -130,9 +87,8 @@ class UncertaintyMonitor(pl.Callback):
                 found = {name: float(result.scalars[name]) for name in names}
                 self.folder.update_json(UNCERTAINTY, **{stage: {**found, "num_points": result.num_points}})
 
-    def _show(self, trainer: pl.Trainer, task: pl.LightningModule, stage: str) -> None:
-        if not trainer.is_global_zero:
-            return
+    def on_stage_result(self, trainer: pl.Trainer, task: pl.LightningModule, stage: str) -> None:
+        """Log the figures, and the band."""
         from concrete_dropout.plots import uncertainty as plots  # plotly takes half a second to import
 
         band = predictive_band(
