@@ -26,6 +26,7 @@ from torch.utils._pytree import tree_flatten, tree_leaves, tree_unflatten
 
 from concrete_dropout.dropout.known import KnownTensors, version_of
 from concrete_dropout.dropout.modes import override_forward
+from concrete_dropout.dropout.prefix_parts import chain, contains, leading_run, may_be_noted
 from concrete_dropout.dropout.sampling import active_dropouts
 
 VALUE_READS = frozenset(
@@ -109,19 +110,19 @@ class PrefixCache(TorchFunctionMode):
             for module in list(self._model.modules()):
                 if id(module) in dropouts:
                     override_forward(stack, module, partial(self._dropout, module.forward))
-                elif _contains(module, dropouts) and id(module) not in fused:
-                    run = _leading_run(module, dropouts)
+                elif contains(module, dropouts) and id(module) not in fused:
+                    run = leading_run(module, dropouts)
                     if run:
                         override_forward(stack, module, partial(self._sequential, module, run))
                     for child in module.children():
-                        if child not in run and not _contains(child, dropouts) and _may_be_noted(child):
+                        if child not in run and not contains(child, dropouts) and may_be_noted(child):
                             override_forward(stack, child, partial(self._compute, child, child.forward))
             yield
 
     def _sequential(self, module: nn.Module, run: list[nn.Module], input: Any) -> Any:
-        value = self._compute(module, partial(_chain, run), input)
+        value = self._compute(module, partial(chain, run), input)
         rest = list(module._modules.values())[len(run) :]
-        return _chain([child for child in rest if child is not None], value)
+        return chain([child for child in rest if child is not None], value)
 
     def __torch_function__(
         self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
@@ -261,35 +262,6 @@ class PrefixCache(TorchFunctionMode):
             return None
         state = tuple((id(tensor), version_of(tensor)) for tensor in _plain_tensors(what))
         return what, str(structure), tuple(parts), state
-
-
-def _chain(modules: list[nn.Module], value: Any) -> Any:
-    for module in modules:
-        value = module(value)
-    return value
-
-
-def _contains(module: nn.Module, ids: set[int]) -> bool:
-    return any(id(descendant) in ids for descendant in module.modules())
-
-
-def _leading_run(module: nn.Module, dropouts: set[int]) -> list[nn.Module]:
-    """The children of a plain nn.Sequential in front of its first dropout: one computation."""
-    run: list[nn.Module] = []
-    if type(module) is nn.Sequential and "forward" not in vars(module):
-        for child in module._modules.values():
-            if child is None or _contains(child, dropouts) or not _may_be_noted(child):
-                break
-            run.append(child)
-    return run
-
-
-def _may_be_noted(module: nn.Module) -> bool:
-    """TorchScript has a forward of its own kind; a module with a generator draws from it, unseen."""
-    return not any(
-        isinstance(part, torch.jit.ScriptModule) or any(isinstance(v, torch.Generator) for v in vars(part).values())
-        for part in module.modules()
-    )
 
 
 def _changes_in_place(function: Callable[..., Any]) -> bool:
