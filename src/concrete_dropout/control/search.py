@@ -1,0 +1,132 @@
+"""Search for a policy: gradient ascent of a whole population, with selection in between.
+
+A single policy often ends in a poor local optimum: most restarts never swing the pole up. Now and then the worse half
+of the population is therefore replaced by changed copies of the better half.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from concrete_dropout.control.policies import Population
+
+Objective = Callable[[Population], Tensor]  # returns (K, P) of a rollout, to be maximised
+
+
+@dataclass(frozen=True)
+class SearchSettings:
+    """How policies are searched for.
+
+    Attributes:
+        iterations: steps of gradient ascent.
+        lr: of Adam.
+        clip: largest norm of a policy's gradient.
+        select_every: iterations between selections; 0 for none.
+        spread: how much copies are changed, in standard deviations of each parameter.
+    """
+
+    iterations: int = 300
+    lr: float = 0.02
+    clip: float = 1.0
+    select_every: int = 100
+    spread: float = 0.1
+
+    def __post_init__(self) -> None:
+        for key in ("iterations", "lr", "clip"):
+            if not getattr(self, key) > 0:
+                raise ValueError(f"search.{key}={getattr(self, key)} must be above 0")
+        for key in ("select_every", "spread"):
+            if not getattr(self, key) >= 0:
+                raise ValueError(f"search.{key}={getattr(self, key)} must be 0 or more")
+
+    def selects_after(self, iteration: int) -> bool:
+        """Whether a selection follows; not near the end, where a copy would have no time to improve."""
+        done = iteration + 1
+        due = self.select_every > 0 and done % self.select_every == 0
+        return due and self.iterations - done >= self.select_every // 2
+
+
+@dataclass(frozen=True, eq=False)
+class SearchResult:
+    """Smoothed returns (P,) at the end, and the mean and best over the population at every iteration."""
+
+    returns: Tensor
+    mean: list[float]
+    best: list[float]
+
+
+def search(
+    population: Population,
+    objective: Objective,
+    settings: SearchSettings,
+    generator: torch.Generator | None = None,
+    on_iteration: Callable[[int, Tensor], None] | None = None,
+) -> SearchResult:
+    """Improve the policies of a population in place.
+
+    Args:
+        population: of policies.
+        objective: called in every iteration, with new random numbers if it wants to.
+        settings: how.
+        generator: of the changes of copies.
+        on_iteration: sees the iteration and the returns (P,), for a progress bar.
+    """
+    parameters = list(population.parameters())
+    optimizer = torch.optim.Adam(parameters, lr=settings.lr)
+    smoothed: Tensor | None = None
+    means, bests = [], []
+    for iteration in range(settings.iterations):
+        returns = objective(population).mean(0)  # (P,)
+        gradients = torch.autograd.grad(-returns.sum(), parameters)
+        for parameter, gradient in zip(parameters, clipped(gradients, settings.clip), strict=True):
+            parameter.grad = gradient
+        optimizer.step()
+        seen = returns.detach()
+        smoothed = seen if smoothed is None else smoothed.lerp(seen, 0.1)
+        means.append(float(seen.mean()))
+        bests.append(float(seen.max()))
+        if on_iteration is not None:
+            on_iteration(iteration, seen)
+        left = settings.iterations - iteration - 1
+        # A copy without time to improve would be worse than what it replaced.
+        if (
+            settings.select_every
+            and (iteration + 1) % settings.select_every == 0
+            and left >= settings.select_every // 2
+        ):
+            smoothed = select(population, smoothed, optimizer, settings.spread, generator)
+    assert smoothed is not None
+    return SearchResult(smoothed, means, bests)
+
+
+def clipped(gradients: tuple[Tensor, ...], limit: float) -> list[Tensor]:
+    """Gradients (P, ...) with the norm of each policy's, over all parameters, at most ``limit``; no NaN stays."""
+    finite = [torch.nan_to_num(gradient, nan=0.0, posinf=0.0, neginf=0.0) for gradient in gradients]
+    norms = torch.stack([gradient.flatten(1).square().sum(1) for gradient in finite]).sum(0).sqrt()  # (P,)
+    factors = (limit / (norms + 1e-12)).clamp(max=1.0)
+    return [gradient * factors.view(-1, *(1 for _ in gradient.shape[1:])) for gradient in finite]
+
+
+def select(
+    population: Population,
+    returns: Tensor,
+    optimizer: torch.optim.Optimizer,
+    spread: float,
+    generator: torch.Generator | None = None,
+) -> Tensor:
+    """Replace the worse half by changed copies of the better half, with its optimiser state; the returns of the new."""
+    order = returns.argsort(descending=True)
+    half = population.size // 2
+    better, worse = order[:half], order[len(order) - half :]
+    population.replace(worse, better, spread, generator)
+    for state in optimizer.state.values():
+        for entry in state.values():
+            if isinstance(entry, Tensor) and entry.dim() and entry.shape[0] == population.size:
+                entry[worse] = entry[better]
+    returns = returns.clone()
+    returns[worse] = returns[better]
+    return returns

@@ -1,0 +1,60 @@
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from torch import Tensor
+
+from concrete_dropout.control.cartpole import CartPole
+from concrete_dropout.control.policies import RBFPolicies
+from concrete_dropout.control.rollouts import Features, match_moments, rollout, spread, total_reward
+
+FEATURES = Features(size=4, angles=(2,))
+
+
+def test_angles_become_sine_and_cosine() -> None:
+    states = torch.tensor([[1.0, 2.0, 0.5, 3.0], [1.0, 2.0, 0.5 + 2 * math.pi, 3.0]])
+    features = FEATURES(states)
+    assert features.shape == (2, FEATURES.number)
+    torch.testing.assert_close(features[0], torch.tensor([1.0, 2.0, 3.0, math.sin(0.5), math.cos(0.5)]))
+    torch.testing.assert_close(features[0], features[1])
+    assert torch.equal(Features(4)(states), states)
+    with pytest.raises(ValueError, match=r"env\.angles=\[4\]"):
+        Features(4, (4,))
+
+
+def test_a_rollout_is_a_loop_over_steps() -> None:
+    system, policies = CartPole(), RBFPolicies(5, [10.0], size=3, generator=torch.Generator().manual_seed(0))
+    start = spread(system.start(2, torch.Generator().manual_seed(1)), 3)
+    run = rollout(policies, system.step, FEATURES, start, steps=4)
+    assert (run.states.shape, run.actions.shape) == ((5, 2, 3, 4), (4, 2, 3, 1))
+    assert torch.equal(run.states[0, :, 0], run.states[0, :, 2])
+    for t in range(4):
+        torch.testing.assert_close(run.states[t + 1], system.step(run.states[t], run.actions[t]))
+    rewards = total_reward(system.reward, run.states)
+    torch.testing.assert_close(rewards, sum(system.reward(run.states[t]) for t in range(1, 5)))
+    gradients = torch.autograd.grad(rewards.sum(), list(policies.parameters()))
+    assert all(gradient.abs().sum() > 0 for gradient in gradients)
+
+
+def test_policies_do_not_see_each_other() -> None:
+    system = CartPole()
+    policies = RBFPolicies(5, [10.0], size=4, generator=torch.Generator().manual_seed(0))
+    start = spread(system.start(3), 4)
+
+    def returns() -> Tensor:
+        return total_reward(lambda s: system.reward(s, 1.0), rollout(policies, system.step, FEATURES, start, 5).states)
+
+    before = returns()
+    with torch.no_grad():
+        policies.weights[1] += 1.0
+    assert ((returns() - before).abs() > 1e-6).any(0).tolist() == [False, True, False, False]
+
+
+def test_matched_moments() -> None:
+    states = torch.randn(50_000, 2, 4) * torch.tensor([1.0, 2.0, 3.0, 0.0]) + torch.arange(4.0)
+    matched = match_moments(states, torch.Generator().manual_seed(0))
+    torch.testing.assert_close(matched.mean(0), states.mean(0), rtol=0, atol=0.05)
+    torch.testing.assert_close(matched.std(0), states.std(0), rtol=0.02, atol=1e-6)
+    assert not torch.allclose(matched[:10], states[:10])
