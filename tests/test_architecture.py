@@ -71,7 +71,7 @@ LAYERS = {
     "data": ("errors", "scaling"),
     "tasks": ("dropout", "errors", "metrics", "models", "montecarlo", "predictive", "scaling", "settings"),
     "plots": (),
-    "control": ("dropout", "errors", "tasks"),
+    "control": ("data", "dropout", "errors", "tasks"),
     "callbacks": ("dropout", "errors", "metrics", "plots", "predictive", "runfolder", "tasks"),
     "report": ("errors", "plots", "runfolder"),
     "cli": ("callbacks", "data", "errors", "models", "report", "runfolder", "settings", "tasks"),
