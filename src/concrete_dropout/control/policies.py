@@ -17,8 +17,8 @@ from torch import Tensor, nn
 def saturate(x: Tensor) -> Tensor:
     """PILCO's smooth squashing to [-1, 1]: (9 sin x + sin 3x) / 8, almost linear around 0 and flat at the limits.
 
-    >>> saturate(torch.tensor([0.0, math.pi / 2, math.pi]))
-    tensor([ 0.0000e+00,  1.0000e+00, -9.8350e-08])
+    >>> saturate(torch.tensor([0.0, math.pi / 2, -math.pi / 2]))
+    tensor([ 0.,  1., -1.])
     """
     return (9 * torch.sin(x) + torch.sin(3 * x)) / 8
 
