@@ -8,9 +8,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from concrete_dropout.data.features import Features
-
 Dynamics = Callable[[Tensor, Tensor], Tensor]  # state (..., S), action (..., A) -> next state (..., S)
+Seen = Callable[[Tensor], Tensor]  # states (K, P, S) -> features (K, P, D)
 Policy = Callable[[Tensor], Tensor]  # features (K, P, D) -> actions (K, P, A)
 
 
@@ -22,7 +21,7 @@ class Rollout:
     actions: Tensor
 
 
-def rollout(policy: Policy, dynamics: Dynamics, features: Features, start: Tensor, steps: int) -> Rollout:
+def rollout(policy: Policy, dynamics: Dynamics, features: Seen, start: Tensor, steps: int) -> Rollout:
     """Let policies act from starts (K, P, S) for so many steps; gradients flow through all of it."""
     states, actions = [start], []
     for _ in range(steps):

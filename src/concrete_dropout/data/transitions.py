@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -62,6 +62,18 @@ class TransitionsData(RegressionData):
     def add(self, episode: Episode, role: Role = "train") -> None:
         """Take up an episode."""
         self.episodes[role].append(episode)
+        self._loaded = None
+
+    def state_dict(self) -> dict[str, Any]:
+        """All episodes, as tensors: {role: [(states, actions), ...]}."""
+        return {role: [(e.states, e.actions) for e in episodes] for role, episodes in self.episodes.items()}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Take the place of whatever was there."""
+        self.episodes = {
+            "train": [Episode(*tensors) for tensors in state_dict["train"]],
+            "val": [Episode(*tensors) for tensors in state_dict["val"]],
+        }
         self._loaded = None
 
     def load(self) -> Tables:

@@ -1,0 +1,123 @@
+from __future__ import annotations
+
+import io
+from typing import Any
+
+import pytest
+import pytorch_lightning as pl
+import torch
+
+from concrete_dropout import swap_dropout
+from concrete_dropout.control.agent import Agent, AgentSettings
+from concrete_dropout.control.policies import RBFPolicies
+from concrete_dropout.control.search import SearchSettings
+from concrete_dropout.control.worlds import CartPoleWorld
+from concrete_dropout.data.transitions import TransitionsData
+from concrete_dropout.models import MLP, GaussianHead
+from concrete_dropout.scaling import Affine
+from concrete_dropout.settings import OptimSettings
+from concrete_dropout.tasks.dynamics import DynamicsTask
+
+
+def trainer() -> pl.Trainer:
+    return pl.Trainer(
+        max_steps=20,
+        accelerator="cpu",
+        logger=False,
+        enable_checkpointing=False,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+    )
+
+
+def make(kind: str = "concrete", **settings: Any) -> Agent:
+    torch.manual_seed(0)
+    world = CartPoleWorld()
+    inputs, outputs = world.features.number + 1, world.features.size
+    network = GaussianHead(MLP(inputs, 2 * outputs, hidden=(32, 32)))
+    swap_dropout(network, kind, example_input=torch.zeros(1, inputs))  # type: ignore[arg-type]
+    task = DynamicsTask(
+        network,
+        num_train=1,
+        inputs=Affine.identity(inputs),
+        targets=Affine.identity(outputs),
+        optim=OptimSettings(lr=3e-3),
+    )
+    data = TransitionsData(world.features, world.state_names, world.action_names, batch_size=25)
+    generator = torch.Generator().manual_seed(0)
+    population = RBFPolicies(world.features.number, world.limits, size=4, units=10, generator=generator)
+    search = SearchSettings(iterations=6, select_every=4)
+    return Agent(world, task, data, population, AgentSettings(search=search, starts=5, **settings), trainer)
+
+
+@pytest.mark.parametrize("kind", ["none", "fixed", "concrete"])
+def test_episodes_add_experience(kind: str) -> None:
+    agent = make(kind)
+    agent.explore()
+    assert agent.data.spec.num_train == 25
+    outcome = agent.play()
+    assert (outcome.episode, agent.data.spec.num_train, agent.task.num_train) == (1, 50, 25)
+    assert outcome.judgement.returns.shape == (5,)
+    assert ((outcome.judgement.returns >= 0) & (outcome.judgement.returns <= 25)).all()
+    assert 0 <= outcome.model_return <= 25
+    agent.play()
+    assert agent.task.num_train == 50
+
+
+def test_the_chosen_policy_is_the_one_that_acts() -> None:
+    agent = make()
+    agent.explore()
+    agent.fit()
+    chosen, _ = agent.choose()
+    features = torch.randn(7, 1, 5)
+    expected = agent.population((features / agent.world.feature_scale).expand(-1, 4, -1))[:, chosen]
+    torch.testing.assert_close(agent.policy(chosen)(features)[:, 0], expected)
+
+
+def test_the_search_climbs_inside_of_the_model() -> None:
+    agent = make(particles=16)
+    agent.explore()
+    agent.fit()
+    with torch.no_grad():
+        before = agent.climb(agent.population).mean()
+    from concrete_dropout.control.search import search
+
+    search(agent.population, agent.climb, SearchSettings(iterations=40, lr=0.05))
+    with torch.no_grad():
+        assert agent.climb(agent.population).mean() > before
+
+
+def test_moment_matching_and_the_mean_model_are_other_rollouts() -> None:
+    returns = []
+    for settings in ({}, {"moment_matching": True}, {"mean_model": True}):
+        agent = make(**settings)
+        agent.explore()
+        agent.fit()
+        with torch.no_grad():
+            returns.append(agent.climb(agent.population))
+    assert not torch.equal(returns[0], returns[1])
+    assert not torch.equal(returns[0], returns[2])
+
+
+def test_a_saved_agent_goes_on_as_if_nothing_had_happened() -> None:
+    first = make()
+    first.explore()
+    first.play()
+    file = io.BytesIO()
+    torch.save(first.state_dict(), file)
+    file.seek(0)
+    second = make()
+    second.load_state_dict(torch.load(file, weights_only=True))
+    outcomes = []
+    for agent in (first, second):
+        torch.manual_seed(1)
+        outcomes.append(agent.play())
+    torch.testing.assert_close(outcomes[0].judgement.returns, outcomes[1].judgement.returns, rtol=0, atol=0)
+    assert [o.episode for o in outcomes] == [2, 2]
+    assert second.data.spec.num_train == 75
+
+
+@pytest.mark.parametrize(("key", "value"), [("particles", 1), ("random_episodes", 0), ("episodes", -1)])
+def test_impossible_settings(key: str, value: int) -> None:
+    with pytest.raises(ValueError, match=rf"agent\.{key}={value}"):
+        AgentSettings(**{key: value})
