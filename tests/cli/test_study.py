@@ -12,7 +12,8 @@ import pytest
 from omegaconf import DictConfig
 from tests.test_train import Command, read_json, read_table
 
-from concrete_dropout.cli.compose import compose_config
+from concrete_dropout.cli.compose import compose_config, plain
+from concrete_dropout.cli.run import write_config
 from concrete_dropout.cli.study import RunsFailed, planned, point, run_study
 from concrete_dropout.errors import UserError
 from concrete_dropout.runfolder import RUN, STUDY, RunFolder
@@ -228,6 +229,23 @@ def study(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Command, Comm
     arguments = [*STUDY_COMMAND, "hydra.run.dir=my_study"]
     killed = Command(place, *arguments).stop(folder / "two", signal.SIGKILL, after=EPOCH)
     return folder, killed, Command(place, *arguments).wait()
+
+
+def test_a_finished_run_of_another_config_is_not_taken_for_this_one(seeds: DictConfig, tmp_path: Path) -> None:
+    def run(own: DictConfig, folder: Path) -> None:
+        write_config(plain(own), folder, CONF)
+        finish(own, folder)
+
+    run_study(seeds, tmp_path, run)
+    again: list[Path] = []
+    seeds.threads, seeds.paths.data_dir = 1, "elsewhere"
+    run_study(seeds, tmp_path, lambda own, folder: again.append(folder))  # neither changes a result
+    assert again == []
+    seeds.optim.lr = 0.5
+    with pytest.raises(
+        UserError, match=r"none.*3.* is finished, but was made with optim\.lr=.* asks for optim\.lr=0\.5"
+    ):
+        run_study(seeds, tmp_path, run)
 
 
 def test_a_killed_study_is_taken_up(study: tuple[Path, Command, Command]) -> None:

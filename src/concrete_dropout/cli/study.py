@@ -16,6 +16,7 @@ from concrete_dropout.cli.facts import run_facts
 from concrete_dropout.cli.leftovers import discard
 from concrete_dropout.cli.paths import shortest
 from concrete_dropout.cli.run_log import logging_to
+from concrete_dropout.cli.study_check import check_finished
 from concrete_dropout.cli.study_command import as_own_command, processes_as_before
 from concrete_dropout.cli.study_plan import Planned, kind_of, planned, point
 from concrete_dropout.cli.study_summary import print_study_summary
@@ -61,7 +62,10 @@ def run_study(cfg: DictConfig, folder: Path, run: Runner) -> None:
             "same command with hydra.run.dir=STUDY_FOLDER; study=null makes one run from a checkpoint"
         )
     for item in runs:
-        point(cfg, _changes(cfg, item, folder), folder)  # an unknown key is refused before the first run
+        place = folder / item.folder
+        own = point(cfg, _changes(cfg, item, folder), place)  # an unknown key is refused before the first run
+        if _is_finished(place):
+            check_finished(own, place)
     files = RunFolder(folder)
     record = _record(cfg, runs, folder)
     _save(files, record)
@@ -111,12 +115,16 @@ def _record(cfg: DictConfig, runs: list[Planned], folder: Path) -> dict[str, Any
                 "label": item.label,
                 "folder": item.folder,
                 "values": item.values,
-                "state": FINISHED if _read(folder / item.folder, RUN).get("state") == FINISHED else "pending",
+                "state": FINISHED if _is_finished(folder / item.folder) else "pending",
                 "error": None,
             }
             for item in runs
         ],
     }
+
+
+def _is_finished(place: Path) -> bool:
+    return bool(_read(place, RUN).get("state") == FINISHED)
 
 
 def _one_run(cfg: DictConfig, item: Planned, folder: Path, run: Runner) -> None:

@@ -1,0 +1,63 @@
+"""Whether a finished run of a study is the run that the study asks for now."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from omegaconf import DictConfig, OmegaConf
+
+from concrete_dropout.cli.compose import config_diff, plain
+from concrete_dropout.cli.paths import shortest
+from concrete_dropout.cli.study_plan import text
+from concrete_dropout.errors import UserError
+from concrete_dropout.runfolder import CONFIG
+
+# What changes no result: where things are, who is told, and how it is computed.
+IMMATERIAL = (
+    "ckpt_path",
+    "hydra",
+    "logger",
+    "name",
+    "paths",
+    "study",
+    "sweep",
+    "threads",
+    "data.data_dir",
+    "data.num_workers",
+)
+SHOWN = 3
+
+
+def check_finished(cfg: DictConfig, place: Path) -> None:
+    """Refuse a finished run in ``place`` that was made with another config than ``cfg``.
+
+    Raises:
+        UserError: names the keys, and the way out.
+    """
+    made = _read(place / CONFIG)
+    if made is None:  # nothing to compare with
+        return
+    wanted = OmegaConf.to_container(OmegaConf.create(OmegaConf.to_yaml(OmegaConf.create(plain(cfg)))))
+    changes = [change for change in config_diff(made, wanted) if not _is_immaterial(change["key"])]
+    if changes:
+        others = f" and {len(changes) - SHOWN} more" if len(changes) > SHOWN else ""
+        before, now = (
+            ", ".join(f"{change['key']}={text(change[side])}" for change in changes[:SHOWN]) + others
+            for side in ("default", "value")
+        )
+        raise UserError(
+            f"{shortest(place)} is finished, but was made with {before}, and the study asks for {now}. Take a new "
+            "hydra.run.dir, or delete that folder to make the run again"
+        )
+
+
+def _is_immaterial(key: str) -> bool:
+    return key.endswith(".folder") or any(key == name or key.startswith(f"{name}.") for name in IMMATERIAL)
+
+
+def _read(path: Path) -> Any:
+    try:
+        return OmegaConf.to_container(OmegaConf.load(path))
+    except Exception:  # no such file, or none that YAML or OmegaConf can read
+        return None
