@@ -284,7 +284,7 @@ def test_categorical_moments(x: Tensor) -> None:
     prediction = mc_predict(model, x, "categorical", SAMPLES, targets=y, seed=0)
     for name, reference in categorical_reference(loop(model, x), y).items():
         assert_close(getattr(prediction, name), reference)
-    assert (prediction.mutual_information >= -1e-6).all()
+    assert (prediction.mutual_information >= 0).all()
 
 
 def test_segmentation() -> None:
@@ -347,7 +347,7 @@ def test_mutual_information_is_not_negative_where_samples_agree() -> None:
     logits = torch.randn(1, 1000, 10) * 5
     for _ in range(100):
         accumulator.update(logits)
-    assert (accumulator.compute().mutual_information >= -1e-6).all()
+    assert (accumulator.compute().mutual_information >= 0).all()
 
 
 # -- chunks ------------------------------------------------------------------------------------------------------
@@ -477,7 +477,7 @@ def test_no_samples_is_the_deterministic_pass(x: Tensor) -> None:
     density = torch.distributions.Normal(mean.double(), (0.5 * log_var.double()).exp()).log_prob(y.double()).sum(-1)
     assert_close(prediction.log_likelihood, density)
     categorical = mc_predict(classifier(), x, "categorical", samples=0)
-    assert categorical.mutual_information.abs().max() < 1e-6
+    assert (categorical.mutual_information == 0).all()
 
 
 def test_a_model_without_dropout(x: Tensor) -> None:

@@ -64,8 +64,8 @@ class CategoricalPrediction:
 
     @property
     def mutual_information(self) -> Tensor:
-        """Predictive minus expected entropy: what the samples disagree about; at least 0 up to rounding."""
-        return self.predictive_entropy - self.expected_entropy
+        """Predictive minus expected entropy: what the samples disagree about; at least 0, also after rounding."""
+        return (self.predictive_entropy - self.expected_entropy).clamp_min(0)
 
     predictive = predictive_entropy
     aleatoric = property(lambda self: self.expected_entropy, doc="The expected entropy.")
@@ -207,7 +207,9 @@ class CategoricalAccumulator:
         if self._targets is not None and self._log_sum is not None:
             void = (self._targets < 0) | (self._targets >= self._probabilities.shape[1])
             score = (self._log_sum - math.log(self._count)).masked_fill(void, math.nan)
-        return CategoricalPrediction(self._probabilities.clone(), self._entropy.clone(), score)
+        # A single sample agrees with itself, to the last digit.
+        expected = self._entropy.clone() if self._count > 1 else entropy(self._probabilities, dim=1)
+        return CategoricalPrediction(self._probabilities.clone(), expected, score)
 
 
 def _moved(mean: Tensor, part: Tensor, weight: float) -> Tensor:

@@ -40,8 +40,8 @@ class Observations:
 
     @property
     def mutual_information(self) -> Tensor:
-        """Predictive minus expected entropy."""
-        return self.predictive_entropy - self.expected_entropy
+        """Predictive minus expected entropy, at least 0."""
+        return (self.predictive_entropy - self.expected_entropy).clamp_min(0)
 
 
 def observations(prediction: CategoricalPrediction, targets: Tensor) -> Observations:
