@@ -133,9 +133,8 @@ class PrefixCache(TorchFunctionMode):
         return self._compute(func, func, *args, **kwargs)
 
     def _is_stochastic(self, func: Callable[..., Any], args: tuple[Any, ...]) -> bool:
-        """A quick look at most calls behind the first dropout: they read an unknown tensor first of all."""
-        first = args[0] if args else None
-        if not isinstance(first, Tensor) or self._tensors.knows(first) or self._tensors.some_ahead:
+        """Whether the first thing that a function reads is a new tensor, which several samples may decide by."""
+        if not args or not self._is_new(args[0]):
             return False
         return self._tensors.copies == 1 or getattr(func, "__name__", "") not in VALUE_READS
 
@@ -145,13 +144,27 @@ class PrefixCache(TorchFunctionMode):
         return not self._notes
 
     def _dropout(self, forward: Callable[[Tensor], Tensor], input: Tensor) -> Tensor:
-        return self._unwatched(lambda: self._really(forward, (input,), {})) if not self._suspended else forward(input)
+        if self._suspended:
+            return forward(input)
+        if self._is_new(input):
+            return self._unwatched(lambda: forward(input))
+        return self._unwatched(lambda: self._really(forward, (input,), {}))
 
     def _compute(self, what: Any, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
         """Call ``function``, or hand out what it gave before."""
         if self._suspended:
             return function(*args, **kwargs)
+        if len(args) == 1 and not kwargs and self._tensors.copies == 1 and self._is_new(args[0]):
+            return self._unwatched(lambda: function(*args))
         return self._unwatched(lambda: self._look_up(what, function, args, kwargs))
+
+    def _is_new(self, value: Any) -> bool:
+        """A quick look at most of what lies behind the first dropout: a tensor that only this pass has, or several."""
+        if self._tensors.some_ahead:
+            return False
+        if isinstance(value, (list, tuple)):
+            return any(isinstance(part, Tensor) and not self._tensors.knows(part) for part in value)
+        return isinstance(value, Tensor) and not self._tensors.knows(value)
 
     def _unwatched(self, action: Callable[[], Any]) -> Any:
         """Torch functions called inside are none of our business: our own, or parts of a whole that is noted."""

@@ -12,7 +12,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 import torch
 from torch import Tensor
@@ -28,6 +28,7 @@ MASKS: tuple[str, ...] = get_args(Mask)
 BLOCK_ELEMENTS = 1 << 18
 MAX_BLOCK_ROWS = 256
 STREAM_ELEMENTS = 1 << 17
+KEPT_ELEMENTS = 1 << 15  # of a stream whose masks are kept for the samples of later passes
 MAX_STREAM_SAMPLES = 64
 
 
@@ -90,6 +91,7 @@ class MaskStreams:
         self.seed = seed
         self.mask = mask
         self._generators: dict[torch.device, torch.Generator] = {}
+        self._kept: dict[tuple[Any, ...], tuple[tuple[Any, ...], Tensor]] = {}
 
     def draw(
         self,
@@ -124,6 +126,18 @@ class MaskStreams:
                 self._to_masks(mask, bits.draw_(generator), floats, layer, times)
                 return mask
         rows, width = sum(block.rows for block in blocks), math.prod(trailing)
+        group = samples.start // together
+        if (
+            together > 1
+            and x.is_cpu
+            and x.dtype is torch.float32
+            and 0 < rows * width * together <= KEPT_ELEMENTS
+            and (samples.stop - 1) // together == group
+        ):
+            kept = self._whole_stream(layer, key, range(group * together, (group + 1) * together), tuple(blocks), width)
+            mask = kept[samples.start - group * together : samples.stop - group * together]
+            mask = mask.view(len(samples), rows, *trailing)
+            return mask if times is None else mask * times
         masks = torch.empty((len(samples), rows * width), dtype=compute_dtype(x.dtype), device=x.device)
         factors = None if times is None else times.reshape(masks.shape)
         longest = max((block.skip + block.rows) * width for block in blocks)
@@ -139,6 +153,20 @@ class MaskStreams:
                     part = None if factor is None else factor[start : start + out.numel()]
                     self._fill(out, layer, block, width, generator, part)
         return masks.to(x.dtype).view(len(samples), rows, *trailing)
+
+    def _whole_stream(
+        self, layer: _DropoutNd, key: tuple[int, ...], samples: range, blocks: tuple[Block, ...], width: int
+    ) -> Tensor:
+        """Small masks of all samples that share a stream, (samples, rows * width); their passes often come in turn."""
+        place = (*key, blocks, width)
+        state = samples.start, layer.p, getattr(layer, "temperature", None)
+        known = self._kept.get(place)
+        if known is None or known[0] != state:
+            with torch.inference_mode(False):  # later passes may need gradients
+                masks = torch.empty((len(samples), sum(block.rows for block in blocks) * width), device="cpu")
+                self._fill_at_once(masks, layer, key, samples, blocks, width, None)
+            known = self._kept[place] = state, masks
+        return known[1]
 
     def _fill_at_once(
         self,
