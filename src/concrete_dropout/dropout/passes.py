@@ -15,8 +15,11 @@ from concrete_dropout.dropout.prefix import DeviationError, PrefixCache
 from concrete_dropout.dropout.sampling import MaskSampler, active_dropouts, mc_sampling
 from concrete_dropout.dropout.streams import Mask
 
-# Batching samples saves overhead per call. It stops paying once the activations of a batch leave the cache.
-BATCHED_ELEMENTS = 1 << 18
+# Batching samples saves overhead per call. It stops paying once the activations of a batch leave the cache, and earlier
+# where masks are as large as they are.
+BATCHED_ELEMENTS = 1 << 20
+BATCHED_MASKS = 1 << 17
+FEW_SAMPLES = 6  # up to these it does not pay: the first batch is checked by a pass more
 BYTES_PER_BATCHED_ELEMENT = 32  # at the widest dropout: its input, mask and output, and the same of its neighbours
 DEFAULT_MEMORY = 1 << 30
 PILOT_ELEMENTS, PILOT_ROWS = 1 << 18, 1024  # inputs below both are not worth a pass to measure their memory
@@ -86,12 +89,14 @@ class _SamplesOfRows:
         """Outputs with tensors (S, rows, ...), S samples of ``samples`` at a time."""
         if samples == 1:
             self._cache = None
-        self._sampler.largest_input = 0
+        self._sampler.largest_input = self._sampler.largest_mask = 0
         with self._cache.attached() if self._cache else nullcontext():
             yield self._one(0)
             elements = min(BATCHED_ELEMENTS, memory_budget // BYTES_PER_BATCHED_ELEMENT)
-            width = batch_samples or max(1, elements // max(1, self._sampler.largest_input))
-            start, width = 1, min(width, samples - 1)
+            by_input = elements // max(1, self._sampler.largest_input)
+            by_mask = BATCHED_MASKS // max(1, self._sampler.largest_mask)
+            best = max(1, min(by_input, by_mask)) if samples > FEW_SAMPLES else 1
+            start, width = 1, min(batch_samples or best, samples - 1)
             while start < samples and width > 1:
                 stop = min(start + width, samples)
                 window = self._several(range(start, stop))

@@ -97,6 +97,7 @@ class MaskSampler:
         self._batched = False  # whether the model's input has more than one dimension
         self._kept: dict[tuple[Any, ...], Tensor] = {}
         self.largest_input = 0  # elements of one sample at the widest dropout so far
+        self.largest_mask = 0  # the same of its mask, which has one element per channel in channel-wise dropout
 
     def resample(self) -> None:
         """Draw new masks from the next pass on. Without frozen masks every pass does so by itself."""
@@ -168,12 +169,14 @@ class MaskSampler:
         if input.shape[0] % num_samples:
             raise ValueError(f"a batch of {input.shape[0]} rows cannot be divided into draws={num_samples} equal parts")
         x = input.unsqueeze(0) if num_samples == 1 else input.unflatten(0, (num_samples, -1))  # (S, rows, ...)
-        self.largest_input = max(self.largest_input, input.numel() // num_samples)
+        channelwise, elements = is_channelwise(layer), input.numel() // num_samples
+        self.largest_input = max(self.largest_input, elements)
+        self.largest_mask = max(self.largest_mask, x.shape[1] * x.shape[2] if channelwise else elements)
         call = self._call_number(index)
         if self._frozen:
             return (x * self._frozen_mask(index, call, layer, x[0])).flatten(0, 1)
         # A mask for this call alone: where no gradient needs it, its memory can hold the result.
-        inside = not torch.is_grad_enabled() and not is_channelwise(layer)
+        inside = not torch.is_grad_enabled() and not channelwise
         mask = self._streams.draw(
             layer, x[0], (index, call), self._samples, self._blocks(x.shape[1]), times=x if inside else None
         )
