@@ -21,7 +21,14 @@ from torch.nn.modules.dropout import _DropoutNd
 from concrete_dropout.dropout.kernels import BLOCK, block_workspace
 from concrete_dropout.dropout.kinds import is_channelwise
 from concrete_dropout.dropout.layers import _ConcreteDropoutNd
-from concrete_dropout.dropout.noise import ZERO, bounded, compute_dtype, open_interval_margin, soft_drop_
+from concrete_dropout.dropout.noise import (
+    ZERO,
+    bits_of_streams,
+    bounded,
+    compute_dtype,
+    open_interval_margin,
+    soft_drop_,
+)
 
 Mask = Literal["concrete", "bernoulli"]
 MASKS: tuple[str, ...] = get_args(Mask)
@@ -179,8 +186,26 @@ class MaskStreams:
         times: Tensor | None,
     ) -> None:
         """Several small masks: bits are drawn stream by stream, and turned into masks together."""
-        bits = torch.empty((len(samples), masks.shape[1] // width, width), dtype=torch.int32, device="cpu")
         together = samples_per_stream(blocks, width)
+        if together == 1 and len(blocks) == 1 and blocks[0].skip == 0:
+            streams = (self._stream(masks.device, sample, *key, blocks[0].index) for sample in samples)
+            bits = bits_of_streams(streams, len(samples), masks.shape[1]).contiguous()
+        else:
+            bits = self._shared_bits(key, samples, blocks, width, together)
+        flat, flat_bits = masks.view(-1), bits.view(-1)
+        factors = None if times is None else times.reshape(-1)
+        for start in range(0, flat.numel(), BLOCK):
+            piece = slice(start, start + BLOCK)
+            _, floats = block_workspace(flat[piece].shape)
+            part = None if factors is None else factors[piece]
+            self._to_masks(flat[piece], flat_bits[piece], floats, layer, part)
+
+    def _shared_bits(
+        self, key: tuple[int, ...], samples: range, blocks: Sequence[Block], width: int, together: int
+    ) -> Tensor:
+        """Bits (samples, rows, width) from streams of ``together`` samples each."""
+        rows = sum(block.rows for block in blocks)
+        bits = torch.empty((len(samples), rows, width), dtype=torch.int32, device="cpu")
         for group in range(samples.start // together, (samples.stop - 1) // together + 1):
             inside = range(max(samples.start, group * together), min(samples.stop, (group + 1) * together))
             start = 0
@@ -192,13 +217,7 @@ class MaskStreams:
                 out = bits[inside.start - samples.start : inside.stop - samples.start, start : start + block.rows]
                 out.copy_(wanted.transpose(0, 1))
                 start += block.rows
-        flat, flat_bits = masks.view(-1), bits.view(-1)
-        factors = None if times is None else times.reshape(-1)
-        for start in range(0, flat.numel(), BLOCK):
-            piece = slice(start, start + BLOCK)
-            _, floats = block_workspace(flat[piece].shape)
-            part = None if factors is None else factors[piece]
-            self._to_masks(flat[piece], flat_bits[piece], floats, layer, part)
+        return bits
 
     def _fill(
         self,
