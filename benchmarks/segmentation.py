@@ -127,7 +127,7 @@ def measure(preset: str, threads: int, size: int, samples: int, rounds: int) -> 
     )
     steps = interleaved_seconds(training, rounds, warmup=1)
     single = interleaved_seconds(evaluation, 2 * rounds + 1, warmup=1)
-    many = interleaved_seconds(sampling, max(1, rounds // 2), warmup=0)
+    many = interleaved_seconds(sampling, rounds, warmup=0)
     return {
         "network": preset,
         "threads": threads,
