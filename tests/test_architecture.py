@@ -76,7 +76,7 @@ LAYERS = {
     "report": ("errors", "plots", "runfolder"),
     "cli": ("callbacks", "data", "errors", "models", "report", "runfolder", "settings", "tasks"),
 }
-LIGHTNING = {"data", "tasks", "callbacks", "cli"}
+LIGHTNING = {"data", "tasks", "callbacks", "control", "cli"}
 WITHOUT_TORCH = {"errors", "runfolder", "plots", "report"}
 
 
