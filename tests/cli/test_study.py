@@ -238,8 +238,10 @@ def test_a_finished_run_of_another_config_is_not_taken_for_this_one(seeds: DictC
 
     run_study(seeds, tmp_path, run)
     again: list[Path] = []
-    seeds.threads, seeds.paths.data_dir = 1, "elsewhere"
-    run_study(seeds, tmp_path, lambda own, folder: again.append(folder))  # neither changes a result
+    seeds.threads, seeds.paths.data_dir, seeds.dropout.init_p = 1, "elsewhere", 0.3
+    run_study(
+        seeds, tmp_path, lambda own, folder: again.append(folder)
+    )  # none changes a result without Concrete layers
     assert again == []
     seeds.optim.lr = 0.5
     with pytest.raises(

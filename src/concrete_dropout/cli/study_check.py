@@ -13,7 +13,7 @@ from concrete_dropout.cli.study_plan import text
 from concrete_dropout.errors import UserError
 from concrete_dropout.runfolder import CONFIG
 
-# What changes no result: where things are, who is told, and how it is computed.
+# What changes no result: where things are, who is told, how it is computed, and settings of another kind of dropout.
 IMMATERIAL = (
     "ckpt_path",
     "hydra",
@@ -26,6 +26,11 @@ IMMATERIAL = (
     "data.data_dir",
     "data.num_workers",
 )
+OF_OTHER_KINDS = {
+    "none": ("dropout.p", "dropout.init_p", "dropout.temperature", "dropout.mask"),
+    "fixed": ("dropout.init_p", "dropout.temperature", "dropout.mask"),
+    "concrete": ("dropout.p",),
+}
 SHOWN = 3
 
 
@@ -39,7 +44,8 @@ def check_finished(cfg: DictConfig, place: Path) -> None:
     if made is None:  # nothing to compare with
         return
     wanted = OmegaConf.to_container(OmegaConf.create(OmegaConf.to_yaml(OmegaConf.create(plain(cfg)))))
-    changes = [change for change in config_diff(made, wanted) if not _is_immaterial(change["key"])]
+    unused = (*IMMATERIAL, *OF_OTHER_KINDS.get(str(cfg.dropout.kind), ()))
+    changes = [change for change in config_diff(made, wanted) if not _is_among(change["key"], unused)]
     if changes:
         others = f" and {len(changes) - SHOWN} more" if len(changes) > SHOWN else ""
         before, now = (
@@ -52,8 +58,8 @@ def check_finished(cfg: DictConfig, place: Path) -> None:
         )
 
 
-def _is_immaterial(key: str) -> bool:
-    return key.endswith(".folder") or any(key == name or key.startswith(f"{name}.") for name in IMMATERIAL)
+def _is_among(key: str, names: tuple[str, ...]) -> bool:
+    return key.endswith(".folder") or any(key == name or key.startswith(f"{name}.") for name in names)
 
 
 def _read(path: Path) -> Any:
