@@ -98,7 +98,7 @@ class MaskStreams:
         self.seed = seed
         self.mask = mask
         self._generators: dict[torch.device, torch.Generator] = {}
-        self._kept: dict[tuple[Any, ...], tuple[tuple[Any, ...], Tensor]] = {}
+        self._kept: dict[tuple[int, ...], tuple[tuple[Any, ...], Tensor]] = {}
 
     def draw(
         self,
@@ -165,8 +165,9 @@ class MaskStreams:
         self, layer: _DropoutNd, key: tuple[int, ...], samples: range, blocks: tuple[Block, ...], width: int
     ) -> Tensor:
         """Small masks of all samples that share a stream, (samples, rows * width); their passes often come in turn."""
-        place = (*key, blocks, width)
-        state = samples.start, layer.p, getattr(layer, "temperature", None)
+        # One place for each call of a layer in a pass, whatever rows come, and one for all calls outside of passes.
+        place = tuple(max(part, -1) for part in key)
+        state = key, blocks, width, samples.start, layer.p, getattr(layer, "temperature", None)
         known = self._kept.get(place)
         if known is None or known[0] != state:
             with torch.inference_mode(False):  # later passes may need gradients
