@@ -6,9 +6,10 @@ import math
 
 import pytest
 import torch
+from tests.dropout.philox import philox_bits
 from torch import Tensor
 
-from concrete_dropout.dropout import concrete_dropout, kernels
+from concrete_dropout.dropout import concrete_dropout, kernels, native
 from concrete_dropout.dropout.functional import (
     bernoulli_entropy,
     retain_scale,
@@ -23,6 +24,8 @@ from concrete_dropout.dropout.noise import (
     random_bits_,
     soft_drop_,
 )
+
+pytestmark = pytest.mark.usefixtures("code")
 
 F64 = torch.float64
 DTYPES = [torch.float64, torch.float32, torch.bfloat16, torch.float16]
@@ -40,11 +43,15 @@ def written_out(x: Tensor, p_logit: Tensor, u: Tensor, temperature: float) -> Te
 def mask_and_output(
     x: Tensor, p_logit: Tensor, temperature: float, mask_shape: tuple[int, ...] | None = None
 ) -> tuple[Tensor, Tensor]:
-    """(y, z) of one draw: z, the mask that was applied, is the last of the tensors kept for backward."""
+    """(y, z) of one draw: z is the last of the tensors kept for backward, or drawn again as backward does."""
     if not (x.requires_grad or p_logit.requires_grad):
         x = x.detach().requires_grad_()
     y = concrete_dropout(x, p_logit, temperature, mask_shape=mask_shape)
-    return y, y.grad_fn.saved_tensors[-1].detach()
+    if not hasattr(y.grad_fn, "key"):
+        return y, y.grad_fn.saved_tensors[-1].detach()
+    like = x.detach() if mask_shape in (None, x.shape) else None
+    shape = x.shape if mask_shape is None else mask_shape
+    return y, 1 - native.retained(shape, p_logit.item(), temperature, y.grad_fn.key, like)
 
 
 def generator(seed: int = 7) -> torch.Generator:
@@ -73,11 +80,13 @@ def test_values_and_gradients_are_those_of_the_expression_written_out(temperatur
 
 
 @pytest.mark.parametrize("mask_shape", [(5, 4), (5, 1)])
-def test_float32_values_and_gradients_are_those_of_the_expression_on_the_same_bits(mask_shape):
+def test_float32_values_and_gradients_are_those_of_the_expression_on_the_same_bits(mask_shape, code):
     x = torch.randn(5, 4, requires_grad=True)
     p_logit = torch.tensor(-1.0, requires_grad=True)
     size = math.prod(mask_shape)
-    if mask_shape == x.shape:
+    if code == "compiled":
+        bits = philox_bits(native.draw_key(generator()), size) - 2**31
+    elif mask_shape == x.shape:
         bits = BitGrid(torch.Size([size])).draw_(generator())
     else:
         bits = random_bits_(torch.empty((size + 1) // 2, dtype=torch.int64), generator())[:size]
@@ -339,7 +348,7 @@ def test_random_bits_are_uniform():
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @pytest.mark.parametrize("mask_shape", [(8, 6, 10, 10), (8, 6, 1, 1)], ids=["element-wise", "channel-wise"])
-def test_backward_keeps_x_one_mask_and_the_logit(dtype, mask_shape):
+def test_backward_keeps_x_one_mask_and_the_logit(dtype, mask_shape, code):
     x = torch.randn(8, 6, 10, 10, dtype=dtype, requires_grad=True)
     p_logit = torch.tensor(0.0, requires_grad=True)
     kept: dict[int, int] = {}
@@ -352,8 +361,9 @@ def test_backward_keeps_x_one_mask_and_the_logit(dtype, mask_shape):
     with torch.autograd.graph.saved_tensors_hooks(note, lambda tensor: tensor):
         _, z = mask_and_output(x, p_logit, 0.1, mask_shape)
     assert z.shape == mask_shape
-    assert z.element_size() <= x.element_size()
-    assert sum(kept.values()) == x.nbytes + z.nbytes + p_logit.nbytes
+    drawn_again = code == "compiled" and dtype == torch.float32
+    assert drawn_again or z.element_size() <= x.element_size()
+    assert sum(kept.values()) == x.nbytes + p_logit.nbytes + (0 if drawn_again else z.nbytes)
 
 
 # -- statistics --------------------------------------------------------------------------------------------

@@ -9,6 +9,8 @@ from torch.utils.checkpoint import checkpoint
 
 from concrete_dropout.dropout import ConcreteDropout, preserve_masks
 
+pytestmark = pytest.mark.usefixtures("code")
+
 
 def batch(dtype: torch.dtype = torch.float32) -> Tensor:
     return torch.linspace(-1, 1, 48, dtype=dtype).view(8, 6).requires_grad_()

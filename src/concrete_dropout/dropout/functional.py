@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import softplus
 
-from concrete_dropout.dropout import kernels
+from concrete_dropout.dropout import kernels, native
 from concrete_dropout.dropout.noise import compute_dtype, logistic_noise, mask_dtype
 
 
@@ -51,6 +51,8 @@ def concrete_dropout(
     """
     shape = x.shape if mask_shape is None else mask_shape
     if kernels.fit(x, p_logit, shape):
+        if native.available() and native.exponent_of(temperature):
+            return _NativeConcreteDropout.apply(x, p_logit, temperature, shape, generator)
         return _KernelConcreteDropout.apply(x, p_logit, temperature, shape, generator)
     y, _ = _PlainConcreteDropout.apply(x, p_logit, temperature, shape, generator)
     return y
@@ -107,15 +109,38 @@ class _PlainConcreteDropout(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, grad_y: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
         x, p_logit, z = ctx.saved_tensors
-        needs_x, needs_logit = ctx.needs_input_grad[:2]
-        z = _reattached(z, p_logit, ctx.temperature)
-        grad_x = _masked(grad_y, z, p_logit) if needs_x else None
-        grad_logit = None
-        if needs_logit:  # summed in float32 at least: products of fp16 values overflow
-            slope = _slope(z, p_logit, ctx.temperature, x.dtype)
-            total = (grad_y.to(slope.dtype) * x.to(slope.dtype) * slope).sum_to_size(p_logit.shape)
-            grad_logit = total.to(p_logit.dtype)
-        return grad_x, grad_logit, None, None, None
+        return _plain_gradients(ctx, grad_y, x, p_logit, z)
+
+
+class _NativeConcreteDropout(torch.autograd.Function):
+    """(x, p_logit) -> y by compiled code, for plain eager CPU tensors. Saves x and p_logit; z is drawn again."""
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        x: Tensor,
+        p_logit: Tensor,
+        temperature: float,
+        mask_shape: Sequence[int],
+        generator: torch.Generator | None,
+    ) -> Tensor:
+        ctx.temperature, ctx.mask_shape, ctx.key = temperature, mask_shape, native.draw_key(generator)
+        ctx.save_for_backward(x, p_logit)
+        ctx.set_materialize_grads(False)
+        return native.forward(x, p_logit.item(), temperature, mask_shape, ctx.key)
+
+    @staticmethod
+    def backward(ctx: Any, grad_y: Tensor | None) -> tuple[Tensor | None, ...]:
+        if grad_y is None:
+            return None, None, None, None, None
+        x, p_logit = ctx.saved_tensors
+        logit, needs_logit = p_logit.item(), ctx.needs_input_grad[1]
+        if torch.is_grad_enabled() or kernels.transforms_active():
+            like = x.detach() if ctx.mask_shape == x.shape else None
+            z = 1 - native.retained(ctx.mask_shape, logit, ctx.temperature, ctx.key, like)
+            return _plain_gradients(ctx, grad_y, x, p_logit, z)
+        grad_x, total = native.backward(grad_y, x, logit, ctx.temperature, ctx.mask_shape, ctx.key)
+        return grad_x, torch.full_like(p_logit, total) if needs_logit else None, None, None, None
 
 
 class _KernelConcreteDropout(torch.autograd.Function):
@@ -142,11 +167,24 @@ class _KernelConcreteDropout(torch.autograd.Function):
             return None, None, None, None, None
         # Gradients that must be differentiable themselves (create_graph), or are batched, need plain expressions.
         if torch.is_grad_enabled() or kernels.transforms_active():
-            return _PlainConcreteDropout.backward(ctx, grad_y, grad_y)
+            return _plain_gradients(ctx, grad_y, *ctx.saved_tensors)
         x, p_logit, z = ctx.saved_tensors
         needs_x, needs_logit = ctx.needs_input_grad[:2]
         grad_x, total = kernels.backward(grad_y, x, z, p_logit.item(), ctx.temperature, needs_logit)
         return grad_x if needs_x else None, torch.full_like(p_logit, total) if needs_logit else None, None, None, None
+
+
+def _plain_gradients(ctx: Any, grad_y: Tensor, x: Tensor, p_logit: Tensor, z: Tensor) -> tuple[Tensor | None, ...]:
+    """Gradients of all arguments of ``apply``, by expressions that can be differentiated again."""
+    needs_x, needs_logit = ctx.needs_input_grad[:2]
+    z = _reattached(z, p_logit, ctx.temperature)
+    grad_x = _masked(grad_y, z, p_logit) if needs_x else None
+    grad_logit = None
+    if needs_logit:  # summed in float32 at least: products of fp16 values overflow
+        slope = _slope(z, p_logit, ctx.temperature, x.dtype)
+        total = (grad_y.to(slope.dtype) * x.to(slope.dtype) * slope).sum_to_size(p_logit.shape)
+        grad_logit = total.to(p_logit.dtype)
+    return grad_x, grad_logit, None, None, None
 
 
 def _masked(x: Tensor, z: Tensor, p_logit: Tensor) -> Tensor:

@@ -7,7 +7,7 @@ step and holds the bits of two uniforms, which makes the same stream of bits abo
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
@@ -98,25 +98,6 @@ class BitGrid:
         torch.addcmul(grid, grid, grid, value=2, out=grid)
         torch.addcmul(grid, grid, grid, value=2, out=grid)
         return self._values
-
-
-def bits_of_streams(streams: Iterable[torch.Generator], number: int, size: int) -> Tensor:
-    """What a ``BitGrid`` of ``size`` values draws from each of several generators, (number, size), in fewer steps.
-
-    Args:
-        streams: used one after the other; they may be one generator that is seeded anew in between.
-        number: of streams.
-        size: values of each.
-    """
-    columns, rows = BitGrid.COLUMNS, -(-size // BitGrid.COLUMNS)
-    draws = torch.empty((number, (rows + columns + 1) // 2), dtype=torch.int64, device="cpu")
-    for place, generator in zip(draws.unbind(), streams, strict=True):
-        random_bits_(place, generator)
-    words = draws.view(torch.int32)
-    grids = words[:, columns : columns + rows].unsqueeze(2) + words[:, :columns].unsqueeze(1)  # (number, rows, columns)
-    for _ in range(2):
-        torch.addcmul(grids, grids, grids, value=2, out=grids)
-    return grids.view(number, -1)[:, :size]
 
 
 def soft_drop_(z: Tensor, bits: Tensor, scratch: Tensor, logit: float, temperature: float) -> Tensor:

@@ -1,8 +1,8 @@
 """Masks for sampling, each from a random stream of its own.
 
-The mask of (sample, layer, call, block of rows) depends on those and the seed alone (small masks of several samples
-share a stream, in which each has its place). So it does not matter how samples and rows are cut into batches: the same
-seed gives the same masks.
+The mask of (sample, layer, call, row) depends on those and the seed alone. So it does not matter how samples and rows
+are cut into batches: the same seed gives the same masks. Compiled code computes any element of a stream directly
+(``native``); torch's generators begin at its start, so that without it rows are cut into blocks with a stream each.
 """
 
 from __future__ import annotations
@@ -12,18 +12,18 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
 import torch
 from torch import Tensor
 from torch.nn.modules.dropout import _DropoutNd
 
+from concrete_dropout.dropout import native
 from concrete_dropout.dropout.kernels import BLOCK, block_workspace
 from concrete_dropout.dropout.kinds import is_channelwise
 from concrete_dropout.dropout.layers import _ConcreteDropoutNd
 from concrete_dropout.dropout.noise import (
     ZERO,
-    bits_of_streams,
     bounded,
     compute_dtype,
     open_interval_margin,
@@ -34,22 +34,11 @@ Mask = Literal["concrete", "bernoulli"]
 MASKS: tuple[str, ...] = get_args(Mask)
 BLOCK_ELEMENTS = 1 << 18
 MAX_BLOCK_ROWS = 256
-STREAM_ELEMENTS = 1 << 17
-KEPT_ELEMENTS = 1 << 15  # of a stream whose masks are kept for the samples of later passes
-MAX_STREAM_SAMPLES = 64
 
 
 def block_rows(x: Tensor) -> int:
     """How many rows of the model's input share a stream: a function of its shape alone."""
     return max(1, min(MAX_BLOCK_ROWS, BLOCK_ELEMENTS // max(1, math.prod(x.shape[1:]))))
-
-
-def samples_per_stream(blocks: Sequence[Block], width: int) -> int:
-    """How many consecutive samples share a stream: several where masks are small, for a stream takes time to begin.
-
-    A function of the shape alone, as ``block_rows`` is: it does not matter which samples a pass draws.
-    """
-    return max(1, min(MAX_STREAM_SAMPLES, STREAM_ELEMENTS // max(1, width * max(block.length for block in blocks))))
 
 
 def stream_seed(*key: int) -> int:
@@ -85,7 +74,7 @@ def cut_rows(first: int, rows: int, per_block: int) -> tuple[Block, ...]:
 
 
 class MaskStreams:
-    """Draws masks for dropout layers.
+    """Draws masks for dropout layers. Soft and hard masks have the same noise, and drop the same elements.
 
     Args:
         seed: of all streams.
@@ -98,7 +87,6 @@ class MaskStreams:
         self.seed = seed
         self.mask = mask
         self._generators: dict[torch.device, torch.Generator] = {}
-        self._kept: dict[tuple[int, ...], tuple[tuple[Any, ...], Tensor]] = {}
 
     def draw(
         self,
@@ -123,35 +111,12 @@ class MaskStreams:
             (len(samples), total mask rows, ...) where trailing dimensions are 1 for channel-wise masks.
         """
         trailing = (x.shape[1], *(1 for _ in x.shape[2:])) if is_channelwise(layer) and x.dim() > 1 else x.shape[1:]
-        together = samples_per_stream(blocks, math.prod(trailing))
-        alone = together == len(samples) == len(blocks) == 1 and blocks[0].skip == 0
-        if alone and x.is_cpu and x.dtype is torch.float32:
-            mask = torch.empty((1, blocks[0].rows, *trailing), dtype=torch.float32, device="cpu")
-            if 0 < mask.numel() <= BLOCK:  # the usual case of a network of some size, with the least bookkeeping
-                bits, floats = block_workspace(mask.shape)
-                generator = self._stream(x.device, samples.start, *key, blocks[0].index)
-                self._to_masks(mask, bits.draw_(generator), floats, layer, times)
-                return mask
         rows, width = sum(block.rows for block in blocks), math.prod(trailing)
-        group = samples.start // together
-        if (
-            together > 1
-            and x.is_cpu
-            and x.dtype is torch.float32
-            and 0 < rows * width * together <= KEPT_ELEMENTS
-            and (samples.stop - 1) // together == group
-        ):
-            kept = self._whole_stream(layer, key, range(group * together, (group + 1) * together), tuple(blocks), width)
-            mask = kept[samples.start - group * together : samples.stop - group * together]
-            mask = mask.view(len(samples), rows, *trailing)
-            return mask if times is None else mask * times
         masks = torch.empty((len(samples), rows * width), dtype=compute_dtype(x.dtype), device=x.device)
         factors = None if times is None else times.reshape(masks.shape)
-        longest = max((block.skip + block.rows) * width for block in blocks)
-        by_bits = masks.is_cpu and masks.dtype is torch.float32
-        at_once = len(samples) * len(blocks) > 1 and max(masks.numel(), longest) <= BLOCK
-        if by_bits and masks.numel() and (together > 1 or at_once):
-            self._fill_at_once(masks, layer, key, samples, blocks, width, factors)
+        if masks.is_cpu and masks.dtype is torch.float32 and self._is_native(layer):
+            first = (blocks[0].index * blocks[0].length + blocks[0].skip) * width if blocks else 0
+            self._fill_natively(masks, factors, layer, key, samples, first)
         else:
             for number, sample in enumerate(samples):
                 factor = None if factors is None else factors[number]
@@ -161,64 +126,38 @@ class MaskStreams:
                     self._fill(out, layer, block, width, generator, part)
         return masks.to(x.dtype).view(len(samples), rows, *trailing)
 
-    def _whole_stream(
-        self, layer: _DropoutNd, key: tuple[int, ...], samples: range, blocks: tuple[Block, ...], width: int
-    ) -> Tensor:
-        """Small masks of all samples that share a stream, (samples, rows * width); their passes often come in turn."""
-        # One place for each call of a layer in a pass, whatever rows come, and one for all calls outside of passes.
-        place = tuple(max(part, -1) for part in key)
-        state = key, blocks, width, samples.start, layer.p, getattr(layer, "temperature", None)
-        known = self._kept.get(place)
-        if known is None or known[0] != state:
-            with torch.inference_mode(False):  # later passes may need gradients
-                masks = torch.empty((len(samples), sum(block.rows for block in blocks) * width), device="cpu")
-                self._fill_at_once(masks, layer, key, samples, blocks, width, None)
-            known = self._kept[place] = state, masks
-        return known[1]
+    def _soft(self, layer: _DropoutNd) -> _ConcreteDropoutNd | None:
+        """The layer if its masks are soft."""
+        return layer if isinstance(layer, _ConcreteDropoutNd) and self.mask == "concrete" else None
 
-    def _fill_at_once(
+    def _is_native(self, layer: _DropoutNd) -> bool:
+        soft = self._soft(layer)
+        return native.available() and (soft is None or native.exponent_of(soft.temperature) > 0)
+
+    def _fill_natively(
         self,
         masks: Tensor,
+        times: Tensor | None,
         layer: _DropoutNd,
         key: tuple[int, ...],
         samples: range,
-        blocks: Sequence[Block],
-        width: int,
-        times: Tensor | None,
+        first: int,
     ) -> None:
-        """Several small masks: bits are drawn stream by stream, and turned into masks together."""
-        together = samples_per_stream(blocks, width)
-        if together == 1 and len(blocks) == 1 and blocks[0].skip == 0:
-            streams = (self._stream(masks.device, sample, *key, blocks[0].index) for sample in samples)
-            bits = bits_of_streams(streams, len(samples), masks.shape[1]).contiguous()
-        else:
-            bits = self._shared_bits(key, samples, blocks, width, together)
-        flat, flat_bits = masks.view(-1), bits.view(-1)
-        factors = None if times is None else times.reshape(-1)
-        for start in range(0, flat.numel(), BLOCK):
-            piece = slice(start, start + BLOCK)
-            _, floats = block_workspace(flat[piece].shape)
-            part = None if factors is None else factors[piece]
-            self._to_masks(flat[piece], flat_bits[piece], floats, layer, part)
-
-    def _shared_bits(
-        self, key: tuple[int, ...], samples: range, blocks: Sequence[Block], width: int, together: int
-    ) -> Tensor:
-        """Bits (samples, rows, width) from streams of ``together`` samples each."""
-        rows = sum(block.rows for block in blocks)
-        bits = torch.empty((len(samples), rows, width), dtype=torch.int32, device="cpu")
-        for group in range(samples.start // together, (samples.stop - 1) // together + 1):
-            inside = range(max(samples.start, group * together), min(samples.stop, (group + 1) * together))
-            start = 0
-            for block in blocks:
-                # Row by row, so that rows at the end need not be drawn: (rows, samples of the stream, width)
-                source, _ = block_workspace(torch.Size([block.skip + block.rows, together, width]))
-                drawn = source.draw_(self._stream(bits.device, group, *key, block.index))
-                wanted = drawn[block.skip :, inside.start - group * together : inside.stop - group * together]
-                out = bits[inside.start - samples.start : inside.stop - samples.start, start : start + block.rows]
-                out.copy_(wanted.transpose(0, 1))
-                start += block.rows
-        return bits
+        """All masks in one call: noise has the samples' numbers and the elements' places as its counters."""
+        law, exponent, scale = layer.p, 0, _hard_scale(layer.p)
+        if (soft := self._soft(layer)) is not None:
+            law, exponent = bounded(soft.p_logit.item()), native.exponent_of(soft.temperature)
+            scale = 1 + math.exp(law)
+        native.fill_masks(
+            masks,
+            times,
+            first=first,
+            key=stream_seed(self.seed, *key),
+            sample=samples.start,
+            law=law,
+            exponent=exponent,
+            scale=scale,
+        )
 
     def _fill(
         self,
@@ -253,13 +192,13 @@ class MaskStreams:
 
     def _to_masks(self, masks: Tensor, bits: Tensor, floats: Tensor, layer: _DropoutNd, times: Tensor | None) -> None:
         """Flat masks from random bits, with a buffer ``floats`` of the same shape."""
-        if not isinstance(layer, _ConcreteDropoutNd) or self.mask == "bernoulli":  # u = 1/2 + bits / 2^32
+        if (soft := self._soft(layer)) is None:  # u = 1/2 + bits / 2^32
             retained = floats.copy_(bits).ge_((layer.p - 0.5) * 2**32)
             scale = _hard_scale(layer.p)
         else:
-            logit = bounded(layer.p_logit.item())
+            logit = bounded(soft.p_logit.item())
             # 1 - u is as uniform as u: with the opposite logit, the drop indicator z is distributed as 1 - z
-            retained = soft_drop_(floats, bits, masks, -logit, layer.temperature)
+            retained = soft_drop_(floats, bits, masks, -logit, soft.temperature)
             scale = 1 + math.exp(logit)
         if times is None:
             torch.mul(retained, scale, out=masks)
@@ -268,11 +207,11 @@ class MaskStreams:
 
     def _fill_by_uniforms(self, out: Tensor, layer: _DropoutNd, generator: torch.Generator) -> None:
         out.uniform_(generator=generator)
-        if not isinstance(layer, _ConcreteDropoutNd) or self.mask == "bernoulli":
+        if (soft := self._soft(layer)) is None:
             out.le_(1 - layer.p).mul_(_hard_scale(layer.p))
             return
-        logit = bounded(layer.p_logit.item())
-        z = out.logit_(eps=open_interval_margin(out.dtype)).add_(logit).div_(layer.temperature).sigmoid_()
+        logit = bounded(soft.p_logit.item())
+        z = out.logit_(eps=open_interval_margin(out.dtype)).add_(logit).div_(soft.temperature).sigmoid_()
         z.neg_().add_(1).mul_(1 + math.exp(logit))
 
     def _stream(self, device: torch.device, *key: int) -> torch.Generator:
