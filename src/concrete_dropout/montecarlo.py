@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import fields
 from typing import Any, Literal, get_args
 
 import torch
 from torch import Tensor, nn
+from torch.utils._pytree import tree_leaves, tree_map
 
 from concrete_dropout.dropout.passes import DEFAULT_MEMORY, deterministic_pass, stochastic_passes
 from concrete_dropout.dropout.streams import MASKS, Mask
@@ -15,6 +16,7 @@ from concrete_dropout.predictive import CategoricalAccumulator, GaussianAccumula
 
 Likelihood = Literal["gaussian", "categorical"]
 Inputs = Tensor | tuple[Tensor, ...]
+GATHERED_ELEMENTS = 1 << 15  # of outputs that are accumulated together
 
 
 def mc_predict(
@@ -65,7 +67,7 @@ def mc_predict(
         return accumulator.compute()
     parts: list[Prediction] = []
     rows, accumulator = slice(0, 0), _accumulator(likelihood, targets)
-    for new_rows, output in stochastic_passes(
+    passes = stochastic_passes(
         model,
         inputs,
         samples,
@@ -75,7 +77,8 @@ def mc_predict(
         batch_rows=batch_rows,
         batch_samples=batch_samples,
         memory_budget=memory_budget,
-    ):
+    )
+    for new_rows, output in _gathered(passes):
         if new_rows != rows:
             if rows.stop > 0:
                 parts.append(accumulator.compute())
@@ -111,6 +114,30 @@ def _check(
         raise ValueError(f"x must have rows, the same number in each part; got {[tuple(t.shape) for t in inputs]}")
     if targets is not None and targets.shape[:1] != inputs[0].shape[:1]:
         raise ValueError(f"targets have {tuple(targets.shape[:1])} rows where x has {tuple(inputs[0].shape[:1])}")
+
+
+def _gathered(passes: Iterator[tuple[slice, Any]]) -> Iterator[tuple[slice, Any]]:
+    """Small outputs of consecutive passes over the same rows as one: accumulating them one by one takes longer."""
+    waiting: list[Any] = []
+    rows, elements = slice(0, 0), 0
+    for new_rows, output in passes:
+        size = sum(leaf.numel() for leaf in tree_leaves(output) if isinstance(leaf, Tensor))
+        if waiting and (new_rows != rows or elements + size > GATHERED_ELEMENTS):
+            yield rows, _stacked(waiting)
+            waiting, elements = [], 0
+        rows, elements = new_rows, elements + size
+        waiting.append(output)
+    if waiting:
+        yield rows, _stacked(waiting)
+
+
+def _stacked(outputs: list[Any]) -> Any:
+    """Outputs with tensors (S, rows, ...) as one with all their samples."""
+    return outputs[0] if len(outputs) == 1 else tree_map(_concatenated, *outputs)
+
+
+def _concatenated(*parts: Any) -> Any:
+    return torch.cat(parts) if isinstance(parts[0], Tensor) else parts[0]
 
 
 def _accumulator(likelihood: Likelihood, targets: Tensor | None) -> GaussianAccumulator | CategoricalAccumulator:

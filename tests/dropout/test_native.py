@@ -20,10 +20,18 @@ pytestmark = pytest.mark.skipif(not native.available(), reason="there was no C c
 KEY = 0x0123456789ABCDEF
 
 
-def masks(shape: tuple[int, ...], times: Tensor | None = None, **settings: float) -> Tensor:
+def masks(
+    shape: tuple[int, ...],
+    times: Tensor | None = None,
+    *,
+    first: int = 0,
+    sample: int = 0,
+    law: float = 0.0,
+    exponent: int = 1,
+    scale: float = 1.0,
+) -> Tensor:
     out = torch.full(shape, float("nan"))
-    chosen = {"first": 0, "key": KEY, "sample": 0, "law": 0.0, "exponent": 1, "scale": 1.0, **settings}
-    native.fill_masks(out, times, **chosen)  # type: ignore[arg-type]
+    native.fill_masks(out, times, native.Place(KEY, sample, shape[0], first), law, exponent, scale)
     return out
 
 

@@ -10,6 +10,7 @@ import math
 import os
 from collections.abc import Sequence
 from types import ModuleType
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -95,25 +96,30 @@ def retained(
     return keep
 
 
-def fill_masks(
-    out: Tensor, times: Tensor | None, *, first: int, key: int, sample: int, law: float, exponent: int, scale: float
-) -> None:
+class Place(NamedTuple):
+    """Where the noise of masks is taken from: one stream per sample."""
+
+    key: int
+    sample: int  # the first
+    samples: int
+    first: int = 0  # element of each stream
+
+
+def fill_masks(out: Tensor, times: Tensor | None, place: Place, law: float, exponent: int, scale: float) -> None:
     """Masks of consecutive samples, times a tensor of the same shape if there is one.
 
     Args:
-        out: float32, contiguous, (samples, ...), is overwritten.
+        out: float32, contiguous, (samples, ...) or (samples * rows, ...), is overwritten.
         times: of the shape of ``out``.
-        first: place of each sample's first element in its stream.
-        key: of all streams.
-        sample: number of the first sample.
+        place: of the noise.
         law: of soft masks logit p, of hard ones p.
         exponent: of soft masks ``exponent_of`` their temperature, of hard ones 0.
         scale: of what is kept.
     """
-    samples = out.shape[0]
-    size = out.numel() // max(1, samples)
+    key, sample, samples, first = place
     times = None if times is None else times.float().contiguous()
     address, threads = 0 if times is None else times.data_ptr(), torch.get_num_threads()
+    size = out.numel() // max(1, samples)
     _loaded().mask(address, out.data_ptr(), samples, size, first, key, sample, law, exponent, scale, threads)
 
 

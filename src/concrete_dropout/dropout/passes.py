@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import nullcontext
+from contextlib import ExitStack
 from typing import Any
 
 import torch
@@ -18,7 +18,7 @@ from concrete_dropout.dropout.streams import Mask
 # Batching samples saves overhead per call. It stops paying once the activations of a batch leave the cache, and earlier
 # where masks are as large as they are.
 BATCHED_ELEMENTS = 1 << 20
-BATCHED_MASKS = 1 << 17
+BATCHED_MASKS = 1 << 14
 FEW_SAMPLES = 6  # up to these it does not pay: the first batch is checked by a pass more
 BYTES_PER_BATCHED_ELEMENT = 32  # at the widest dropout: its input, mask and output, and the same of its neighbours
 DEFAULT_MEMORY = 1 << 30
@@ -83,6 +83,7 @@ class _SamplesOfRows:
         self._sampler = sampler
         self._first_row = first_row
         self._cache: PrefixCache | None = PrefixCache(model, inputs)
+        self._watch = ExitStack()  # what the cache has put into the model's place
         self._settled = False
 
     def outputs(self, samples: int, batch_samples: int | None, memory_budget: int) -> Iterator[Any]:
@@ -90,7 +91,9 @@ class _SamplesOfRows:
         if samples == 1:
             self._cache = None
         self._sampler.largest_input = self._sampler.largest_mask = 0
-        with self._cache.attached() if self._cache else nullcontext():
+        with self._watch:
+            if self._cache is not None:
+                self._watch.enter_context(self._cache.attached())
             yield self._one(0)
             elements = min(BATCHED_ELEMENTS, memory_budget // BYTES_PER_BATCHED_ELEMENT)
             by_input = elements // max(1, self._sampler.largest_input)
@@ -115,6 +118,7 @@ class _SamplesOfRows:
         if self._cache is not None and self._cache.is_empty:
             self._settled = True
             self._cache.suspend()
+            self._watch.close()
 
     def _one(self, sample: int) -> Any:
         """A single sample; without the cache from the first failure on."""
@@ -140,11 +144,16 @@ class _SamplesOfRows:
 
     def _cached_pass(self, copies: int) -> Any:
         assert self._cache is not None
-        inputs = self._cache.tiled_inputs(copies)
         if self._settled:
-            return self._model(*inputs)
+            return self._model(*(_repeated(tensor, copies) for tensor in self._inputs))
+        inputs = self._cache.tiled_inputs(copies)
         with self._cache:
             return self._model(*inputs)
+
+
+def _repeated(tensor: Tensor, copies: int) -> Tensor:
+    """(rows, ...) -> (copies * rows, ...)."""
+    return tensor if copies == 1 else tensor.expand(copies, *tensor.shape).flatten(0, 1)
 
 
 def _split_samples(output: Any, samples: int, rows: int) -> Any:

@@ -168,11 +168,15 @@ class MaskSampler:
             return self._drop(index, layer, input.unsqueeze(0)).squeeze(0)
         if input.shape[0] % num_samples:
             raise ValueError(f"a batch of {input.shape[0]} rows cannot be divided into draws={num_samples} equal parts")
-        x = input.unsqueeze(0) if num_samples == 1 else input.unflatten(0, (num_samples, -1))  # (S, rows, ...)
-        channelwise, elements = is_channelwise(layer), input.numel() // num_samples
+        channelwise, elements, rows = is_channelwise(layer), input.numel() // num_samples, input.shape[0] // num_samples
         self.largest_input = max(self.largest_input, elements)
-        self.largest_mask = max(self.largest_mask, x.shape[1] * x.shape[2] if channelwise else elements)
+        self.largest_mask = max(self.largest_mask, rows * input.shape[1] if channelwise else elements)
         call = self._call_number(index)
+        if not (self._frozen or channelwise or torch.is_grad_enabled()):
+            masked = self._streams.masked(layer, input, (index, call), self._samples, self._first_mask_row(rows))
+            if masked is not None:
+                return masked
+        x = input.unflatten(0, (num_samples, -1))  # (S, rows, ...)
         if self._frozen:
             return (x * self._frozen_mask(index, call, layer, x[0])).flatten(0, 1)
         # A mask for this call alone: where no gradient needs it, its memory can hold the result.
@@ -189,9 +193,14 @@ class MaskSampler:
                 self._kept[key] = self._streams.draw(layer, x, (index, call), self._samples, [Block(0, 0, 1, 1)])
         return self._kept[key]
 
+    def _first_mask_row(self, rows: int) -> int:
+        """Number of the first of a layer's rows, which are as many as the model's, or a multiple (batch * windows)."""
+        divides = self._input_rows > 0 and rows % self._input_rows == 0
+        return self._first_row * (rows // self._input_rows if divides else rows)
+
     def _blocks(self, rows: int) -> tuple[Block, ...]:
-        """Streams for the rows of a layer's input: as many as the model's, or a multiple (batch * windows, ...)."""
+        """Streams for the rows of a layer's input."""
+        first = self._first_mask_row(rows)
         if self._input_rows == 0 or rows % self._input_rows:
             return (Block(self._first_row, 0, rows, rows),)
-        factor = rows // self._input_rows
-        return cut_rows(self._first_row * factor, rows, self._block_rows * factor)
+        return cut_rows(first, rows, self._block_rows * (rows // self._input_rows))

@@ -41,6 +41,7 @@ def block_rows(x: Tensor) -> int:
     return max(1, min(MAX_BLOCK_ROWS, BLOCK_ELEMENTS // max(1, math.prod(x.shape[1:]))))
 
 
+@lru_cache(maxsize=4096)
 def stream_seed(*key: int) -> int:
     """A seed for every tuple of integers."""
     digest = hashlib.blake2b(",".join(map(str, key)).encode(), digest_size=8).digest()
@@ -134,6 +135,19 @@ class MaskStreams:
         soft = self._soft(layer)
         return native.available() and (soft is None or native.exponent_of(soft.temperature) > 0)
 
+    def masked(
+        self, layer: _DropoutNd, x: Tensor, key: tuple[int, ...], samples: range, first_row: int
+    ) -> Tensor | None:
+        """``x`` (S * rows, ...) times element-wise masks: ``draw`` with the least bookkeeping, where that will do.
+
+        None where it will not: without compiled code for this tensor and layer.
+        """
+        if not (x.is_cpu and x.dtype is torch.float32 and x.is_contiguous() and self._is_native(layer)):
+            return None
+        out = torch.empty_like(x)
+        self._fill_natively(out, x, layer, key, samples, first_row * (x.numel() // max(1, x.shape[0])))
+        return out
+
     def _fill_natively(
         self,
         masks: Tensor,
@@ -144,20 +158,14 @@ class MaskStreams:
         first: int,
     ) -> None:
         """All masks in one call: noise has the samples' numbers and the elements' places as its counters."""
-        law, exponent, scale = layer.p, 0, _hard_scale(layer.p)
-        if (soft := self._soft(layer)) is not None:
+        if (soft := self._soft(layer)) is None:
+            law, exponent = layer.p, 0
+            scale = _hard_scale(law)
+        else:
             law, exponent = bounded(soft.p_logit.item()), native.exponent_of(soft.temperature)
             scale = 1 + math.exp(law)
-        native.fill_masks(
-            masks,
-            times,
-            first=first,
-            key=stream_seed(self.seed, *key),
-            sample=samples.start,
-            law=law,
-            exponent=exponent,
-            scale=scale,
-        )
+        place = native.Place(stream_seed(self.seed, *key), samples.start, len(samples), first)
+        native.fill_masks(masks, times, place, law, exponent, scale)
 
     def _fill(
         self,
