@@ -46,7 +46,7 @@ clean: ## Remove caches and build files (.venv and outputs stay)
 	find . -name __pycache__ -type d -not -path './.venv/*' -prune -exec rm -rf {} +
 
 # The stamp is written last, so that an install that failed or was interrupted is tried again.
-$(VENV): requirements.lock pyproject.toml
+$(VENV): requirements.lock pyproject.toml src/concrete_dropout/dropout/_native.c
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || { \
 		echo "'$(PYTHON)' is missing or older than Python 3.10: name a newer one, as in make test PYTHON=python3.12" >&2; \
 		exit 1; }

@@ -1,4 +1,4 @@
-"""Independent references that several tests compare with."""
+"""Independent references that several tests compare with, and which code draws masks."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterator
 import pytest
 import torch
 from torch import Tensor
+
+from concrete_dropout.dropout import native
 
 
 @pytest.fixture(scope="session")
@@ -39,3 +41,13 @@ def fresh_compiler() -> Iterator[None]:
     torch._dynamo.reset()
     yield
     torch._dynamo.reset()
+
+
+@pytest.fixture(params=["compiled", "torch"])
+def code(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Which of the two draws masks; a test that asks for it runs with each."""
+    if request.param == "torch":
+        monkeypatch.setattr(native, "_library", None)
+    elif not native.available():
+        pytest.skip("there was no C compiler when the package was installed")
+    return str(request.param)

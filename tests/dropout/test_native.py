@@ -28,11 +28,11 @@ def masks(
     sample: int = 0,
     law: float = 0.0,
     exponent: int = 1,
-    scale: float = 1.0,
 ) -> Tensor:
+    """1 - z of soft masks, 1 / (1 - p) where a hard one keeps."""
     out = torch.full(shape, float("nan"))
-    native.fill_masks(out, times, native.Place(KEY, sample, shape[0], first), law, exponent, scale)
-    return out
+    native.fill_masks(out, times, native.Place(KEY, sample, shape[0], first), law, exponent)
+    return out if times is not None or exponent == 0 else out / (1 + math.exp(law))
 
 
 def uniforms(size: int, **settings: int) -> Tensor:
@@ -90,9 +90,9 @@ def test_soft_masks_are_those_of_the_formula(logit: float, exponent: int) -> Non
 @pytest.mark.parametrize("p", [0.0, 1e-9, 0.3, 1.0])
 def test_hard_masks_are_the_soft_ones_rounded(p: float) -> None:
     u = uniforms(10_000)
-    hard = masks((1, 10_000), law=p, exponent=0, scale=2.0).squeeze(0)
+    hard = masks((1, 10_000), law=p, exponent=0).squeeze(0)
     clear = (u - (1 - p)).abs() > 1e-6
-    assert torch.equal(hard[clear], torch.where(u < 1 - p, 2.0, 0.0).float()[clear])
+    assert torch.equal(hard[clear], torch.where(u < 1 - p, 1 / (1 - min(p, 0.5)), 0.0).float()[clear])
     assert hard.unique().numel() == (2 if 1e-6 < p < 1 else 1)
 
 
@@ -105,7 +105,7 @@ def test_samples_are_streams_of_their_own() -> None:
 
 def test_a_tensor_is_multiplied_whatever_its_layout() -> None:
     times = torch.randn(1000, 3).t()
-    assert torch.equal(masks((3, 1000), times), masks((3, 1000)) * times)
+    assert torch.equal(masks((3, 1000), times), 2 * masks((3, 1000)) * times)
 
 
 @pytest.mark.parametrize("mask_shape", [(32, 64, 50), (32, 64, 1)], ids=["element-wise", "channel-wise"])
@@ -122,6 +122,18 @@ def test_threads_do_not_change_a_bit(mask_shape: tuple[int, ...], threads: None)
         results.append((y.detach(), x.grad, p_logit.grad))
     for other in results[1:]:
         assert all(torch.equal(a, b) for a, b in zip(results[0], other, strict=True))
+
+
+def test_nothing_is_left_out_where_fewer_threads_work_than_were_asked_for() -> None:
+    """OMP_THREAD_LIMIT gives a parallel region one thread, whatever number torch has."""
+    script = (
+        "import torch; from concrete_dropout.dropout import native; torch.set_num_threads(4);"
+        "out = torch.full((1, 100_000), float('nan'));"
+        f"native.fill_masks(out, None, native.Place({KEY}, 0, 1), 0.0, 1); print(out.double().sum().item() / 2)"
+    )
+    environment = {**os.environ, "OMP_THREAD_LIMIT": "1"}
+    done = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, text=True, check=True)
+    assert float(done.stdout) == masks((1, 100_000)).double().sum().item()
 
 
 def test_channels_last_and_contiguous_inputs_have_the_same_channel_masks() -> None:

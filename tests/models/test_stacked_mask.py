@@ -13,6 +13,8 @@ from concrete_dropout.dropout.functional import concrete_dropout
 from concrete_dropout.dropout.kernels import BLOCK
 from concrete_dropout.models.stacked_mask import stacked_concrete_dropout
 
+pytestmark = pytest.mark.usefixtures("code")
+
 # Whole; several replicas to a block; several blocks to a replica.
 SHAPES = [(4, 16, 5), (5, 64, 700), (2, 400, 500)]
 

@@ -35,12 +35,14 @@ typedef struct {
     uint64_t sample;
 } Stream;
 
-/* 1 - z of a soft mask, or a hard one, as a function of random bits. */
+/* A soft mask, or a hard one, as a function of random bits. */
 typedef struct {
     int hard;
     uint32_t threshold; /* hard: kept below, of 2^31, as soft masks keep what has a small u */
     float odds;         /* soft: exp(-logit p) */
     int exponent;       /* soft: 1 / temperature */
+    float scale;        /* of what is kept */
+    float p;            /* soft: drop probability */
 } Law;
 
 INLINE void philox_group(uint32_t *bits, Stream stream, uint64_t group) {
@@ -103,30 +105,29 @@ INLINE void retained(float *out, Stream stream, Law law, uint64_t first, int64_t
 
 /* ------------------------------------------------------------------------------------------------ threads */
 
-/* torch's own threads, by the two functions of its OpenMP runtime: threads of another runtime would compete with them.
- */
+/* torch's own threads, by the functions of its OpenMP runtime: threads of another runtime would compete with them. */
 static void (*run_parallel)(void (*)(void *), void *, unsigned, unsigned);
 static int (*thread_number)(void);
+static int (*threads_at_work)(void); /* may be fewer than were asked for */
 
 typedef struct {
     void (*work)(void *job, int64_t first, int64_t last);
     void *job;
     int64_t pieces;
-    int threads;
+    int alone;
 } Team;
 
 static void take_part(void *pointer) {
     Team *team = pointer;
-    int64_t number = team->threads > 1 ? thread_number() : 0;
-    int64_t first = team->pieces * number / team->threads, last = team->pieces * (number + 1) / team->threads;
+    int64_t number = team->alone ? 0 : thread_number(), threads = team->alone ? 1 : threads_at_work();
+    int64_t first = team->pieces * number / threads, last = team->pieces * (number + 1) / threads;
     if (first < last) team->work(team->job, first, last);
 }
 
 static void share(void (*work)(void *, int64_t, int64_t), void *job, int64_t pieces, int64_t elements, int threads) {
     if (threads > pieces) threads = (int)pieces;
-    if (threads < 1 || run_parallel == NULL || elements < SERIAL_BELOW) threads = 1;
-    Team team = {work, job, pieces, threads};
-    if (threads == 1)
+    Team team = {work, job, pieces, threads < 2 || run_parallel == NULL || elements < SERIAL_BELOW};
+    if (team.alone)
         take_part(&team);
     else
         run_parallel(take_part, &team, (unsigned)threads, 0);
@@ -157,9 +158,11 @@ typedef struct {
     double *sums; /* of each chunk, so that their total does not depend on the number of threads */
     uint64_t key, sample, first;
     int64_t size, chunks; /* of one sample */
-    Law law;
-    float scale, p, inverse;
+    const Law *laws;      /* of each sample, or of all */
+    int laws_differ;
 } Elementwise;
+
+INLINE const Law *law_of(const Elementwise *job, int64_t row) { return job->laws + (job->laws_differ ? row : 0); }
 
 /* out = x * (1 - z) * scale, or the mask itself; samples follow each other. */
 FOR_EACH_PROCESSOR static void mask_chunks(void *pointer, int64_t first, int64_t last) {
@@ -169,8 +172,9 @@ FOR_EACH_PROCESSOR static void mask_chunks(void *pointer, int64_t first, int64_t
         int64_t row = piece / job->chunks, start = piece % job->chunks * CHUNK;
         int64_t count = smaller(CHUNK, job->size - start);
         Stream stream = {job->key, job->sample + (uint64_t)row};
-        retained(keep, stream, job->law, job->first + (uint64_t)start, count);
-        float scale = job->scale, *out = job->out + row * job->size + start;
+        const Law *law = law_of(job, row);
+        retained(keep, stream, *law, job->first + (uint64_t)start, count);
+        float scale = law->scale, *out = job->out + row * job->size + start;
         if (job->x) {
             const float *x = job->x + row * job->size + start;
             for (int64_t i = 0; i < count; i++) out[i] = x[i] * (keep[i] * scale);
@@ -183,12 +187,15 @@ FOR_EACH_PROCESSOR static void mask_chunks(void *pointer, int64_t first, int64_t
 FOR_EACH_PROCESSOR static void mask_backward_chunks(void *pointer, int64_t first, int64_t last) {
     Elementwise *job = pointer;
     float keep[CHUNK];
-    Stream stream = {job->key, job->sample};
-    for (int64_t chunk = first; chunk < last; chunk++) {
-        int64_t start = chunk * CHUNK, count = smaller(CHUNK, job->size - start), i = 0;
-        retained(keep, stream, job->law, (uint64_t)start, count);
-        const float *grad = job->grad + start, *x = job->x + start;
-        float *out = job->out + start, parts[LANES] = {0}, scale = job->scale, p = job->p, inverse = job->inverse;
+    for (int64_t piece = first; piece < last; piece++) {
+        int64_t row = piece / job->chunks, start = piece % job->chunks * CHUNK, i = 0;
+        int64_t count = smaller(CHUNK, job->size - start), place = row * job->size + start;
+        Stream stream = {job->key, job->sample + (uint64_t)row};
+        const Law *law = law_of(job, row);
+        retained(keep, stream, *law, (uint64_t)start, count);
+        const float *grad = job->grad + place, *x = job->x + place;
+        float *out = job->out + place, parts[LANES] = {0};
+        float scale = law->scale, p = law->p, inverse = (float)law->exponent;
         for (; i + LANES <= count; i += LANES)
             for (int lane = 0; lane < LANES; lane++) {
                 float masked = grad[i + lane] * (keep[i + lane] * scale);
@@ -202,7 +209,7 @@ FOR_EACH_PROCESSOR static void mask_backward_chunks(void *pointer, int64_t first
             sum += masked * x[i] * (p - (1.0f - keep[i]) * inverse);
         }
         for (int lane = 0; lane < LANES; lane++) sum += parts[lane];
-        job->sums[chunk] = sum;
+        job->sums[piece] = sum;
     }
 }
 
@@ -214,14 +221,14 @@ typedef struct {
     float *out;
     double *sums; /* of each row */
     int64_t rows, pixels, channels;
-    float scale, p, inverse;
+    Law law;
 } Channelwise;
 
 FOR_EACH_PROCESSOR static void channel_rows(void *pointer, int64_t first, int64_t last) {
     Channelwise *job = pointer;
     for (int64_t row = first; row < last; row++) {
         const float *x = job->x + row * job->pixels * job->channels, *keep = job->keep + row * job->channels;
-        float *out = job->out + row * job->pixels * job->channels, scale = job->scale;
+        float *out = job->out + row * job->pixels * job->channels, scale = job->law.scale;
         if (job->channels == 1) {
             float factor = keep[0] * scale;
             for (int64_t i = 0; i < job->pixels; i++) out[i] = x[i] * factor;
@@ -238,7 +245,8 @@ FOR_EACH_PROCESSOR static void channel_backward_rows(void *pointer, int64_t firs
     for (int64_t row = first; row < last; row++) {
         const float *grad = job->grad + row * pixels * channels, *x = job->x + row * pixels * channels;
         const float *keep = job->keep + row * channels;
-        float *out = job->out + row * pixels * channels, scale = job->scale, p = job->p, inverse = job->inverse;
+        float *out = job->out + row * pixels * channels;
+        float scale = job->law.scale, p = job->law.p, inverse = (float)job->law.exponent;
         double sum = 0;
         if (channels == 1) {
             float factor = keep[0] * scale;
@@ -288,35 +296,55 @@ static double total(const double *sums, int64_t count) {
 }
 
 static Law soft_law(double logit, int exponent) {
-    Law law = {0, 0, (float)exp(-logit), exponent};
+    logit = logit < -80 ? -80 : logit > 80 ? 80 : logit; /* float32 holds its exponential */
+    Law law = {0, 0, (float)exp(-logit), exponent, (float)(1 + exp(logit)), (float)(1 / (1 + exp(-logit)))};
     return law;
 }
 
+static Law hard_law(double p) {
+    Law law = {1, (uint32_t)round((1 - p) * 2147483648.0), 0, 0, p < 1 ? (float)(1 / (1 - p)) : 0.0f, (float)p};
+    return law;
+}
+
+static Elementwise elementwise(unsigned long long x, unsigned long long out, long long size, unsigned long long key) {
+    Elementwise job = {0};
+    job.x = (const float *)(uintptr_t)x, job.out = (float *)(uintptr_t)out;
+    job.key = key, job.size = size, job.chunks = (size + CHUNK - 1) / CHUNK;
+    return job;
+}
+
+/* Gradients by mask_backward_chunks, those of the logits into an array of as many as there are samples. */
+static int run_backward(Elementwise *job, int64_t samples, int threads, double *logit_grads) {
+    int64_t pieces = samples * job->chunks;
+    job->sums = malloc(sizeof(double) * (size_t)(pieces ? pieces : 1));
+    if (job->sums == NULL) return 0;
+    Py_BEGIN_ALLOW_THREADS
+    expect_writes(job->out, samples * job->size);
+    share(mask_backward_chunks, job, pieces, samples * job->size, threads);
+    for (int64_t row = 0; row < samples; row++) logit_grads[row] = total(job->sums + row * job->chunks, job->chunks);
+    Py_END_ALLOW_THREADS
+    free(job->sums);
+    return 1;
+}
+
 static const char mask_doc[] =
-    "mask(x, out, samples, size, first, key, sample, law, exponent, scale, threads)\n\n"
-    "out = x * (1 - z) * scale, (samples, size), at addresses of float32; without x (0) the mask itself.\n"
-    "Elements are first, first + 1, ... of the streams sample, sample + 1, ...\n"
+    "mask(x, out, samples, size, first, key, sample, law, exponent, scaled, threads)\n\n"
+    "out = x * (1 - z) / (1 - p), (samples, size), at addresses of float32; without x (0) the mask itself, and unless\n"
+    "scaled without its factor. Elements are first, first + 1, ... of the streams sample, sample + 1, ...\n"
     "Soft masks have exponent = 1 / temperature and law = logit p, hard ones 0 and p.";
 
 static PyObject *py_mask(PyObject *module, PyObject *args) {
-    Elementwise job = {0};
     unsigned long long x, out, first, key, sample;
     long long samples, size;
-    double law, scale;
-    int exponent, threads;
-    if (!PyArg_ParseTuple(args, "KKLLKKKdidi", &x, &out, &samples, &size, &first, &key, &sample, &law, &exponent,
-                          &scale, &threads))
+    double value;
+    int exponent, scaled, threads;
+    if (!PyArg_ParseTuple(args, "KKLLKKKdipi", &x, &out, &samples, &size, &first, &key, &sample, &value, &exponent,
+                          &scaled, &threads))
         return NULL;
-    job.x = (const float *)(uintptr_t)x;
-    job.out = (float *)(uintptr_t)out;
-    job.key = key, job.sample = sample, job.first = first;
-    job.size = size, job.chunks = (size + CHUNK - 1) / CHUNK;
-    job.scale = (float)scale;
-    job.law = soft_law(law, exponent);
-    if (exponent == 0) {
-        job.law.hard = 1;
-        job.law.threshold = (uint32_t)round((1 - law) * 2147483648.0);
-    }
+    Law law = exponent ? soft_law(value, exponent) : hard_law(value);
+    if (!scaled) law.scale = 1.0f;
+    Elementwise job = elementwise(x, out, size, key);
+    job.sample = sample, job.first = first, job.laws = &law;
     Py_BEGIN_ALLOW_THREADS
     expect_writes(job.out, samples * size);
     share(mask_chunks, &job, samples * job.chunks, samples * size, threads);
@@ -329,27 +357,51 @@ static const char backward_doc[] =
     "Of mask() for one sample, 0, from element 0 on; grad_x may be grad.";
 
 static PyObject *py_mask_backward(PyObject *module, PyObject *args) {
-    Elementwise job = {0};
     unsigned long long grad, x, grad_x, key;
     long long size;
-    double logit;
+    double logit, result;
     int exponent, threads;
     if (!PyArg_ParseTuple(args, "KKKLKdii", &grad, &x, &grad_x, &size, &key, &logit, &exponent, &threads)) return NULL;
-    job.grad = (const float *)(uintptr_t)grad, job.x = (const float *)(uintptr_t)x;
-    job.out = (float *)(uintptr_t)grad_x;
-    job.key = key, job.size = size, job.chunks = (size + CHUNK - 1) / CHUNK;
-    job.law = soft_law(logit, exponent);
-    job.scale = (float)(1 + exp(logit)), job.p = (float)(1 / (1 + exp(-logit))), job.inverse = (float)exponent;
-    job.sums = malloc(sizeof(double) * (size_t)(job.chunks ? job.chunks : 1));
-    if (job.sums == NULL) return PyErr_NoMemory();
-    double result;
-    Py_BEGIN_ALLOW_THREADS
-    expect_writes(job.out, size);
-    share(mask_backward_chunks, &job, job.chunks, size, threads);
-    result = total(job.sums, job.chunks);
-    Py_END_ALLOW_THREADS
-    free(job.sums);
+    Law law = soft_law(logit, exponent);
+    Elementwise job = elementwise(x, grad_x, size, key);
+    job.grad = (const float *)(uintptr_t)grad, job.laws = &law;
+    if (!run_backward(&job, 1, threads, &result)) return PyErr_NoMemory();
     return PyFloat_FromDouble(result);
+}
+
+static const char stack_doc[] =
+    "stack(grad, x, out, logit_grads, logits, replicas, size, key, exponent, threads)\n\n"
+    "With grad = 0 forward: out = x * (1 - z) / (1 - p), (replicas, size), with a logit of p (float32) for each replica.\n"
+    "Else backward: out is the gradient of x, and logit_grads (float32) get those of the logits.";
+
+static PyObject *py_stack(PyObject *module, PyObject *args) {
+    unsigned long long grad, x, out, logit_grads, logits, key;
+    long long replicas, size;
+    int exponent, threads, done = 1;
+    if (!PyArg_ParseTuple(args, "KKKKKLLKii", &grad, &x, &out, &logit_grads, &logits, &replicas, &size, &key, &exponent,
+                          &threads))
+        return NULL;
+    Law *laws = malloc(sizeof(Law) * (size_t)(replicas ? replicas : 1));
+    double *sums = malloc(sizeof(double) * (size_t)(replicas ? replicas : 1));
+    if (laws == NULL || sums == NULL) {
+        free(laws), free(sums);
+        return PyErr_NoMemory();
+    }
+    for (int64_t i = 0; i < replicas; i++) laws[i] = soft_law(((const float *)(uintptr_t)logits)[i], exponent);
+    Elementwise job = elementwise(x, out, size, key);
+    job.grad = (const float *)(uintptr_t)grad, job.laws = laws, job.laws_differ = 1;
+    if (grad) {
+        done = run_backward(&job, replicas, threads, sums);
+        for (int64_t i = 0; done && i < replicas; i++) ((float *)(uintptr_t)logit_grads)[i] = (float)sums[i];
+    } else {
+        Py_BEGIN_ALLOW_THREADS
+        expect_writes(job.out, replicas * size);
+        share(mask_chunks, &job, replicas * job.chunks, replicas * size, threads);
+        Py_END_ALLOW_THREADS
+    }
+    free(laws), free(sums);
+    if (!done) return PyErr_NoMemory();
+    Py_RETURN_NONE;
 }
 
 static const char channels_doc[] =
@@ -369,7 +421,7 @@ static PyObject *py_channels(PyObject *module, PyObject *args) {
     job.grad = (const float *)(uintptr_t)grad, job.x = (const float *)(uintptr_t)x;
     job.keep = (const float *)(uintptr_t)keep, job.out = (float *)(uintptr_t)out;
     job.rows = rows, job.pixels = pixels, job.channels = channels;
-    job.scale = (float)(1 + exp(logit)), job.p = (float)(1 / (1 + exp(-logit))), job.inverse = (float)exponent;
+    job.law = soft_law(logit, exponent);
     if (grad && (job.sums = malloc(sizeof(double) * (size_t)(rows ? rows : 1))) == NULL) return PyErr_NoMemory();
     Py_BEGIN_ALLOW_THREADS
     expect_writes(job.out, rows * pixels * channels);
@@ -383,6 +435,7 @@ static PyObject *py_channels(PyObject *module, PyObject *args) {
 static PyMethodDef methods[] = {
     {"mask", py_mask, METH_VARARGS, mask_doc},
     {"mask_backward", py_mask_backward, METH_VARARGS, backward_doc},
+    {"stack", py_stack, METH_VARARGS, stack_doc},
     {"channels", py_channels, METH_VARARGS, channels_doc},
     {NULL, NULL, 0, NULL},
 };
@@ -394,6 +447,7 @@ static struct PyModuleDef definition = {
 PyMODINIT_FUNC PyInit__native(void) {
     *(void **)&run_parallel = dlsym(RTLD_DEFAULT, "GOMP_parallel");
     *(void **)&thread_number = dlsym(RTLD_DEFAULT, "omp_get_thread_num");
-    if (thread_number == NULL) run_parallel = NULL;
+    *(void **)&threads_at_work = dlsym(RTLD_DEFAULT, "omp_get_num_threads");
+    if (thread_number == NULL || threads_at_work == NULL) run_parallel = NULL;
     return PyModule_Create(&definition);
 }

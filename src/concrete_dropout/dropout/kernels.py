@@ -1,4 +1,4 @@
-"""CPU kernels for the Concrete mask, on blocks that stay in the cache.
+"""CPU kernels for the Concrete mask by torch operations, on blocks that stay in the cache: for where ``native`` is not.
 
 Fresh memory is the main cost of an element-wise operation on a large CPU tensor: every page of it has to be
 faulted in. So these kernels allocate their results and nothing else of that size; whatever lies between is

@@ -6,7 +6,6 @@ again from the key of its noise, so that nothing is kept but the input.
 
 from __future__ import annotations
 
-import math
 import os
 from collections.abc import Sequence
 from types import ModuleType
@@ -15,7 +14,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from concrete_dropout.dropout.noise import FULL_RANGE_START, bounded
+from concrete_dropout.dropout.noise import FULL_RANGE_START
 
 SWITCH = "CONCRETE_DROPOUT_NATIVE"  # 0 in the environment: do without
 MAX_EXPONENT = 64
@@ -59,10 +58,10 @@ def draw_key(generator: torch.Generator | None) -> int:
 
 def forward(x: Tensor, logit: float, temperature: float, mask_shape: Sequence[int], key: int) -> Tensor:
     """Give ``x * (1 - z) / (1 - p)``, where z has ``mask_shape``: that of x, or one value per leading index."""
-    x, logit, exponent = _laid_out(x, mask_shape), bounded(logit), exponent_of(temperature)
+    x, exponent = _laid_out(x, mask_shape), exponent_of(temperature)
     y = torch.empty_like(x)
     if mask_shape == x.shape:
-        _fill(y, x, key, logit, exponent, 1 + math.exp(logit))
+        _fill(y, x, key, logit, exponent, scaled=True)
     else:
         _channels(None, x, retained(mask_shape, logit, temperature, key), y, logit, exponent)
     return y
@@ -72,7 +71,7 @@ def backward(
     grad: Tensor, x: Tensor, logit: float, temperature: float, mask_shape: Sequence[int], key: int
 ) -> tuple[Tensor, float]:
     """Gradients of x and of the logit, for the mask that ``forward`` drew with the same key."""
-    x, logit, exponent = _laid_out(x, mask_shape), bounded(logit), exponent_of(temperature)
+    x, exponent = _laid_out(x, mask_shape), exponent_of(temperature)
     grad_x = torch.empty_like(x)
     grad = grad if grad.stride() == x.stride() else torch.empty_like(x).copy_(grad)
     if mask_shape == x.shape:
@@ -92,7 +91,7 @@ def retained(
     keep = torch.empty(mask_shape, dtype=torch.float32, device="cpu")
     if like is not None:
         keep = torch.empty_like(dense(like))
-    _fill(keep, None, key, bounded(logit), exponent_of(temperature), 1.0)
+    _fill(keep, None, key, logit, exponent_of(temperature), scaled=False)
     return keep
 
 
@@ -105,8 +104,8 @@ class Place(NamedTuple):
     first: int = 0  # element of each stream
 
 
-def fill_masks(out: Tensor, times: Tensor | None, place: Place, law: float, exponent: int, scale: float) -> None:
-    """Masks of consecutive samples, times a tensor of the same shape if there is one.
+def fill_masks(out: Tensor, times: Tensor | None, place: Place, law: float, exponent: int) -> None:
+    """Masks of consecutive samples, scaled by 1 / (1 - p), times a tensor of the same shape if there is one.
 
     Args:
         out: float32, contiguous, (samples, ...) or (samples * rows, ...), is overwritten.
@@ -114,13 +113,41 @@ def fill_masks(out: Tensor, times: Tensor | None, place: Place, law: float, expo
         place: of the noise.
         law: of soft masks logit p, of hard ones p.
         exponent: of soft masks ``exponent_of`` their temperature, of hard ones 0.
-        scale: of what is kept.
     """
     key, sample, samples, first = place
     times = None if times is None else times.float().contiguous()
     address, threads = 0 if times is None else times.data_ptr(), torch.get_num_threads()
     size = out.numel() // max(1, samples)
-    _loaded().mask(address, out.data_ptr(), samples, size, first, key, sample, law, exponent, scale, threads)
+    _loaded().mask(address, out.data_ptr(), samples, size, first, key, sample, law, exponent, True, threads)
+
+
+def stack_forward(x: Tensor, p_logit: Tensor, temperature: float, key: int) -> Tensor:
+    """Soft masks for contiguous ``x`` (R, ...), those of replica r with the float32 logit ``p_logit[r]``."""
+    y = torch.empty_like(x)
+    _stack(None, x, y, None, p_logit, temperature, key)
+    return y
+
+
+def stack_backward(grad: Tensor, x: Tensor, p_logit: Tensor, temperature: float, key: int) -> tuple[Tensor, Tensor]:
+    """Gradients of x and of the logits, for the masks that ``stack_forward`` drew with the same key."""
+    grad_x, grad_logit = torch.empty_like(x), torch.empty_like(p_logit)
+    _stack(grad, x, grad_x, grad_logit, p_logit, temperature, key)
+    return grad_x, grad_logit
+
+
+def _stack(
+    grad: Tensor | None,
+    x: Tensor,
+    out: Tensor,
+    grad_logit: Tensor | None,
+    p_logit: Tensor,
+    temperature: float,
+    key: int,
+) -> None:
+    addresses = (0 if tensor is None else tensor.data_ptr() for tensor in (grad, x, out, grad_logit, p_logit))
+    replicas = p_logit.numel()
+    size, threads = x.numel() // max(1, replicas), torch.get_num_threads()
+    _loaded().stack(*addresses, replicas, size, key, exponent_of(temperature), threads)
 
 
 def dense(tensor: Tensor) -> Tensor:
@@ -136,10 +163,10 @@ def _laid_out(x: Tensor, mask_shape: Sequence[int]) -> Tensor:
     return dense(x) if mask_shape == x.shape or per_channel else x.contiguous()
 
 
-def _fill(out: Tensor, x: Tensor | None, key: int, logit: float, exponent: int, scale: float) -> None:
+def _fill(out: Tensor, x: Tensor | None, key: int, logit: float, exponent: int, *, scaled: bool) -> None:
     """One mask over all elements of a dense tensor, in the order in which they lie in memory."""
     address, threads = 0 if x is None else x.data_ptr(), torch.get_num_threads()
-    _loaded().mask(address, out.data_ptr(), 1, out.numel(), 0, key, 0, logit, exponent, scale, threads)
+    _loaded().mask(address, out.data_ptr(), 1, out.numel(), 0, key, 0, logit, exponent, scaled, threads)
 
 
 def _channels(grad: Tensor | None, x: Tensor, keep: Tensor, out: Tensor, logit: float, exponent: int) -> float:

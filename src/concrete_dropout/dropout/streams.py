@@ -158,14 +158,12 @@ class MaskStreams:
         first: int,
     ) -> None:
         """All masks in one call: noise has the samples' numbers and the elements' places as its counters."""
-        if (soft := self._soft(layer)) is None:
-            law, exponent = layer.p, 0
-            scale = _hard_scale(law)
-        else:
-            law, exponent = bounded(soft.p_logit.item()), native.exponent_of(soft.temperature)
-            scale = 1 + math.exp(law)
         place = native.Place(stream_seed(self.seed, *key), samples.start, len(samples), first)
-        native.fill_masks(masks, times, place, law, exponent, scale)
+        if (soft := self._soft(layer)) is None:
+            native.fill_masks(masks, times, place, law=layer.p, exponent=0)
+        else:
+            exponent = native.exponent_of(soft.temperature)
+            native.fill_masks(masks, times, place, soft.p_logit.item(), exponent)
 
     def _fill(
         self,

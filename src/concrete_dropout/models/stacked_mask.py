@@ -1,8 +1,8 @@
 """Concrete masks for a stack of networks: one p per replica, all masks of a layer in one go.
 
-The formulas are those of ``dropout.functional``, and so is the rounding of z. On the CPU they run in blocks that stay
-in the cache, as in ``dropout.kernels``; what is a number there is a column (R, 1, 1) here. Anywhere else the plain
-expressions of ``functional`` do the same.
+The formulas are those of ``dropout.functional``, and so is the rounding of z. On the CPU compiled code does it, as in
+``dropout.native``; without that, blocks that stay in the cache, as in ``dropout.kernels``: what is a number there is a
+column (R, 1, 1) here. Anywhere else the plain expressions of ``functional`` do the same.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from concrete_dropout.dropout import native
 from concrete_dropout.dropout.functional import concrete_dropout
 from concrete_dropout.dropout.kernels import BLOCK, PLAIN, block_workspace, transforms_active
 from concrete_dropout.dropout.noise import HALF_RANGE, ONE, integer_power
@@ -33,6 +34,9 @@ def stacked_concrete_dropout(x: Tensor, p_logit: Tensor, temperature: float = 0.
     True
     """
     if _kernel_fits(x, p_logit):
+        if native.available() and native.exponent_of(temperature):
+            compiled: Tensor = _NativeStackedConcreteDropout.apply(x, p_logit, temperature)
+            return compiled
         y: Tensor = _StackedConcreteDropout.apply(x, p_logit, temperature)
         return y
     return concrete_dropout(x, p_logit.view(-1, 1, 1), temperature)
@@ -51,6 +55,28 @@ def _kernel_fits(x: Tensor, p_logit: Tensor) -> bool:
         and x.numel() > 0
         and not transforms_active()
     )
+
+
+class _NativeStackedConcreteDropout(torch.autograd.Function):
+    """(x, p_logit) -> y. Saves x and p_logit; z is drawn again."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, p_logit: Tensor, temperature: float) -> Tensor:
+        x, p_logit = x.contiguous(), p_logit.contiguous()
+        ctx.temperature, ctx.key = temperature, native.draw_key(None)
+        ctx.save_for_backward(x, p_logit)
+        ctx.set_materialize_grads(False)
+        return native.stack_forward(x, p_logit, temperature, ctx.key)
+
+    @staticmethod
+    def backward(ctx: Any, grad_y: Tensor | None) -> tuple[Tensor | None, ...]:
+        if grad_y is None:
+            return None, None, None
+        _refuse_second_derivatives()
+        x, p_logit = ctx.saved_tensors
+        needs_x, needs_logit, _ = ctx.needs_input_grad
+        grad_x, grad_logit = native.stack_backward(grad_y.contiguous(), x, p_logit, ctx.temperature, ctx.key)
+        return grad_x if needs_x else None, grad_logit if needs_logit else None, None
 
 
 class _StackedConcreteDropout(torch.autograd.Function):
@@ -77,8 +103,7 @@ class _StackedConcreteDropout(torch.autograd.Function):
     def backward(ctx: Any, grad_y: Tensor | None) -> tuple[Tensor | None, ...]:
         if grad_y is None:
             return None, None, None
-        if torch.is_grad_enabled():
-            raise NotImplementedError("gradients of gradients (create_graph) are not available for stacked networks")
+        _refuse_second_derivatives()
         x, z, odds, scale = ctx.saved_tensors
         needs_x, needs_logit, _ = ctx.needs_input_grad
         grad_y, grad_x = grad_y.contiguous(), torch.empty_like(x)
@@ -91,6 +116,11 @@ class _StackedConcreteDropout(torch.autograd.Function):
                 slope = z_float.mul_(-1 / ctx.temperature).add_(p_block)
                 sums.append(slope.mul_(x_block).mul_(out).sum((1, 2)))
         return grad_x if needs_x else None, _joined(sums, len(p)) if needs_logit else None, None
+
+
+def _refuse_second_derivatives() -> None:
+    if torch.is_grad_enabled():
+        raise NotImplementedError("gradients of gradients (create_graph) are not available for stacked networks")
 
 
 def _soft_drop_(z: Tensor, bits: Tensor, scratch: Tensor, inverse_odds: Tensor, temperature: float) -> Tensor:
