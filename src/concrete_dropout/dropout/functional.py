@@ -8,9 +8,9 @@ With s = 1 / (1 - p) = 1 + exp(p_logit), both derivatives need only x and z:
     dy/dx       = (1 - z) s
     dy/dp_logit = x (1 - z) s (p - z / t)
 
-Compiled code (``native``) draws z again for backward, and keeps nothing but x. Elsewhere z is rounded to float16 before it
-is applied (not for float64 inputs): backward then keeps two bytes per entry, and its gradient is that of the very mask
-that was applied. (torch.compile may fuse the rounding away.)
+Compiled code (``native``) draws z again for backward, and keeps nothing but x. Elsewhere z is rounded to float16 before
+it is applied (not for float64 inputs): backward then keeps two bytes per entry, and its gradient is that of the very
+mask that was applied. (torch.compile may fuse the rounding away.)
 """
 
 from __future__ import annotations
