@@ -1,8 +1,8 @@
 """python benchmarks/sampling.py: mc_predict with 50 samples against a plain loop over model(x).
 
-The loop does what a user would write: dropout layers in train mode, the rest in eval mode, no gradients, probabilities
-stacked and averaged. Ratios come from interleaved rounds of one run; memory is the peak of allocated tensors, the
-weights included.
+Ratios come from interleaved rounds of one run; memory is the peak of allocated tensors, the weights included. Small
+networks wait for threads more than they gain by them where other work holds a core: OMP_NUM_THREADS=1 gives steady
+figures.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from timing import interleaved_seconds, median_ratio, peak_bytes, print_table, setting
+from plain_loop import plain_loop
+from timing import clock_of, interleaved_seconds, median_ratio, peak_bytes, print_table, setting
 from torch import Tensor, nn
-from torch.nn.modules.dropout import _DropoutNd
 
 from concrete_dropout import mc_predict, swap_dropout
 
@@ -58,26 +58,13 @@ def _block(inputs: int, outputs: int, dropout: float = 0.0) -> nn.Sequential:
     return nn.Sequential(*layers)
 
 
-def loop(model: nn.Module, x: Tensor, samples: int) -> Tensor:
-    """What a user would write."""
-    model.eval()
-    for module in model.modules():
-        if isinstance(module, _DropoutNd):
-            module.train()
-    with torch.no_grad():
-        probabilities = torch.stack([torch.softmax(model(x), dim=1) for _ in range(samples)])
-        mean = probabilities.mean(0)
-        entropy = -(probabilities * torch.log(probabilities + 1e-12)).sum(2).mean(0)
-    return mean + entropy.unsqueeze(1)
-
-
 def measure(name: str, model: nn.Module, x: Tensor, samples: int, rounds: int) -> dict[str, Any]:
     """Time and memory of both ways."""
     functions: dict[str, Callable[[], object]] = {
-        "loop": lambda: loop(model, x, samples),
+        "loop": lambda: plain_loop(model, x, samples),
         "ours": lambda: mc_predict(model, x, "categorical", samples),
     }
-    seconds = interleaved_seconds(functions, rounds, warmup=1)
+    seconds = interleaved_seconds(functions, rounds, warmup=1, clock=clock_of(torch.get_num_threads()))
     weights = sum(parameter.nbytes for parameter in model.parameters())
     peaks = {key: weights + peak_bytes(function) for key, function in functions.items()}
     return {

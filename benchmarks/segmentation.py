@@ -15,10 +15,10 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from timing import interleaved_seconds, median_ratio, peak_bytes, print_table, setting
+from plain_loop import plain_loop
+from timing import clock_of, interleaved_seconds, median_ratio, peak_bytes, print_table, setting
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
-from torch.nn.modules.dropout import _DropoutNd
 
 from concrete_dropout import mc_predict, swap_dropout
 from concrete_dropout.models.fc_densenet import PRESETS, FCDenseNet
@@ -64,18 +64,6 @@ def _layer(layer: nn.Module, x: Tensor) -> Tensor:
     return layer.dropout(layer.conv(torch.relu_(layer.norm(x))))
 
 
-def loop(model: nn.Module, x: Tensor, samples: int) -> tuple[Tensor, Tensor]:
-    """Mean probabilities and expected entropy, as a user would write it."""
-    model.eval()
-    for module in model.modules():
-        if isinstance(module, _DropoutNd):
-            module.train()
-    with torch.no_grad():
-        probabilities = torch.stack([torch.softmax(model(x), dim=1) for _ in range(samples)])
-        entropy = -(probabilities * torch.log(probabilities + 1e-12)).sum(2)
-        return probabilities.mean(0), entropy.mean(0)
-
-
 def networks(preset: str) -> dict[str, nn.Module]:
     """The same network in all forms, with fixed p or a p to learn."""
     net = FCDenseNet(3, CLASSES, **PRESETS[preset], dropout=P)
@@ -113,7 +101,7 @@ def predictions(models: dict[str, nn.Module], size: int, samples: int) -> dict[s
     ours = {
         kind: lambda kind=kind: mc_predict(models[kind], x, "categorical", samples) for kind in ("fixed", "concrete")
     }
-    return {"plain": lambda: loop(models["plain"], x, samples), **ours}
+    return {"plain": lambda: plain_loop(models["plain"], x, samples), **ours}
 
 
 def measure(preset: str, threads: int, size: int, samples: int, rounds: int) -> dict[str, Any]:
@@ -125,9 +113,10 @@ def measure(preset: str, threads: int, size: int, samples: int, rounds: int) -> 
         passes(models, size),
         predictions(models, size, samples),
     )
-    steps = interleaved_seconds(training, rounds, warmup=1)
-    single = interleaved_seconds(evaluation, 2 * rounds + 1, warmup=1)
-    many = interleaved_seconds(sampling, rounds, warmup=0)
+    clock = clock_of(threads)
+    steps = interleaved_seconds(training, rounds, warmup=1, clock=clock)
+    single = interleaved_seconds(evaluation, 2 * rounds + 1, warmup=1, clock=clock)
+    many = interleaved_seconds(sampling, max(1, rounds // 3), warmup=0, clock=clock)  # of many passes each
     return {
         "network": preset,
         "threads": threads,
@@ -161,7 +150,9 @@ def main() -> None:
     parser.add_argument("--threads", nargs="+", type=int, default=sorted({1, torch.get_num_threads()}))
     parser.add_argument("--size", type=int, default=CROP, help=f"height and width of the crops (default {CROP})")
     parser.add_argument("--samples", type=int, default=50, help="stochastic passes (default 50)")
-    parser.add_argument("--rounds", type=int, default=5, help="interleaved rounds per case (default 5)")
+    parser.add_argument(
+        "--rounds", type=int, default=7, help="interleaved rounds of steps, and a third of them of samples (default 7)"
+    )
     options = parser.parse_args()
     torch.manual_seed(0)
     print(f"{setting()}, crops of {options.size}, {options.samples} samples, {options.rounds} rounds\n")

@@ -17,14 +17,21 @@ from torch.utils._pytree import tree_leaves
 Functions = Mapping[str, Callable[[], object]]
 
 
-def interleaved_seconds(functions: Functions, rounds: int, warmup: int = 3) -> dict[str, list[float]]:
+def clock_of(threads: int) -> Callable[[], float]:
+    """A clock that other work on the machine disturbs least: one thread is timed by the CPU time that it takes."""
+    return time.process_time if threads == 1 else time.perf_counter
+
+
+def interleaved_seconds(
+    functions: Functions, rounds: int, warmup: int = 3, clock: Callable[[], float] = time.perf_counter
+) -> dict[str, list[float]]:
     """Seconds per call of each function, one call of each per round."""
     seconds: dict[str, list[float]] = {name: [] for name in functions}
     for number in range(warmup + rounds):
         for name, function in functions.items():
-            start = time.perf_counter()
+            start = clock()
             function()
-            elapsed = time.perf_counter() - start
+            elapsed = clock() - start
             if number >= warmup:
                 seconds[name].append(elapsed)
     return seconds
