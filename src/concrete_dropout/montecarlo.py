@@ -121,7 +121,8 @@ def _gathered(passes: Iterator[tuple[slice, Any]]) -> Iterator[tuple[slice, Any]
     waiting: list[Any] = []
     rows, elements = slice(0, 0), 0
     for new_rows, output in passes:
-        size = sum(leaf.numel() for leaf in tree_leaves(output) if isinstance(leaf, Tensor))
+        leaves = (output,) if isinstance(output, Tensor) else tree_leaves(output)
+        size = sum(leaf.numel() for leaf in leaves if isinstance(leaf, Tensor))
         if waiting and (new_rows != rows or elements + size > GATHERED_ELEMENTS):
             yield rows, _stacked(waiting)
             waiting, elements = [], 0
@@ -133,7 +134,9 @@ def _gathered(passes: Iterator[tuple[slice, Any]]) -> Iterator[tuple[slice, Any]
 
 def _stacked(outputs: list[Any]) -> Any:
     """Outputs with tensors (S, rows, ...) as one with all their samples."""
-    return outputs[0] if len(outputs) == 1 else tree_map(_concatenated, *outputs)
+    if len(outputs) == 1:
+        return outputs[0]
+    return torch.cat(outputs) if isinstance(outputs[0], Tensor) else tree_map(_concatenated, *outputs)
 
 
 def _concatenated(*parts: Any) -> Any:

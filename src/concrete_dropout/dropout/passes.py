@@ -164,7 +164,7 @@ def _split_samples(output: Any, samples: int, rows: int) -> Any:
             raise ValueError(f"the model's output {tuple(tensor.shape)} must have one row per input row ({rows})")
         return tensor.unflatten(0, (samples, rows))
 
-    return tree_map_only(Tensor, split, output)
+    return split(output) if isinstance(output, Tensor) else tree_map_only(Tensor, split, output)
 
 
 def _first_sample(output: Any) -> Any:
