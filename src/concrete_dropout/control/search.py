@@ -38,10 +38,10 @@ class SearchSettings:
     def __post_init__(self) -> None:
         for key in ("iterations", "lr", "clip"):
             if not getattr(self, key) > 0:
-                raise ValueError(f"search.{key}={getattr(self, key)} must be above 0")
+                raise ValueError(f"agent.search.{key}={getattr(self, key)} must be above 0")
         for key in ("select_every", "spread"):
             if not getattr(self, key) >= 0:
-                raise ValueError(f"search.{key}={getattr(self, key)} must be 0 or more")
+                raise ValueError(f"agent.search.{key}={getattr(self, key)} must be 0 or more")
 
     def selects_after(self, iteration: int) -> bool:
         """Whether a selection follows; not near the end, where a copy would have no time to improve."""
@@ -91,13 +91,7 @@ def search(
         bests.append(float(seen.max()))
         if on_iteration is not None:
             on_iteration(iteration, seen)
-        left = settings.iterations - iteration - 1
-        # A copy without time to improve would be worse than what it replaced.
-        if (
-            settings.select_every
-            and (iteration + 1) % settings.select_every == 0
-            and left >= settings.select_every // 2
-        ):
+        if settings.selects_after(iteration):
             smoothed = select(population, smoothed, optimizer, settings.spread, generator)
     assert smoothed is not None
     return SearchResult(smoothed, means, bests)
