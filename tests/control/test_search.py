@@ -15,7 +15,7 @@ def make(size: int = 8) -> Population:
 FEATURES = torch.randn(16, 1, 2, generator=torch.Generator().manual_seed(1))
 
 
-def closeness(population: Population) -> Tensor:
+def closeness(population: Population, seed: int = 0) -> Tensor:
     """How well actions follow the first feature, (K, P)."""
     wanted = torch.tanh(FEATURES[..., 0])
     return -(population(FEATURES.expand(-1, population.size, -1))[..., 0] - wanted).square()
@@ -37,6 +37,20 @@ def test_the_population_improves() -> None:
     assert seen == list(range(200))
     assert len(result.mean) == len(result.best) == 200
     assert result.returns.shape == (8,)
+
+
+def test_luck_is_renewed_now_and_then() -> None:
+    seeds: list[int] = []
+
+    def objective(population: Population, seed: int) -> Tensor:
+        seeds.append(seed)
+        return closeness(population)
+
+    settings = SearchSettings(iterations=7, renew_every=3, select_every=0)
+    search(make(), objective, settings, torch.Generator().manual_seed(0))
+    assert seeds[:3] == [seeds[0]] * 3
+    assert seeds[3:6] == [seeds[3]] * 3
+    assert len(set(seeds)) == 3
 
 
 def test_clipping_is_per_policy() -> None:
@@ -75,7 +89,7 @@ def test_no_selection_near_the_end() -> None:
     assert not any(SearchSettings(select_every=0).selects_after(i) for i in range(300))
 
 
-@pytest.mark.parametrize(("key", "value"), [("iterations", 0), ("lr", 0), ("clip", -1), ("spread", -0.1)])
+@pytest.mark.parametrize(("key", "value"), [("iterations", 0), ("lr", 0), ("clip", -1), ("spread", -0.1), ("renew_every", 0)])
 def test_impossible_settings(key: str, value: float) -> None:
     with pytest.raises(ValueError, match=rf"search\.{key}="):
         SearchSettings(**{key: value})

@@ -114,14 +114,15 @@ class Agent:
         self.task.follow(spec.num_train, spec.inputs, spec.targets)
         self.make_trainer().fit(self.task, datamodule=self.data)
 
-    def climb(self, population: Population) -> Tensor:
+    def climb(self, population: Population, seed: int) -> Tensor:
         """Shaped returns (K, P) of all policies in the model: what the search climbs."""
-        return self._imagined(population, self.settings.particles, self.world.shaped_reward)
+        return self.imagine(population, self.settings.particles, self.world.shaped_reward, seed)
 
     @torch.no_grad()
     def choose(self) -> tuple[int, float]:
         """The policy with the highest true reward in the model, and that."""
-        returns = self._imagined(self.population, self.settings.choosing_particles, self.world.reward).mean(0)
+        seed = int(torch.randint(2**62, (), generator=self.generator))
+        returns = self.imagine(self.population, self.settings.choosing_particles, self.world.reward, seed).mean(0)
         return int(returns.argmax()), float(returns.max())
 
     def policy(self, number: int | None = None) -> Policy:
@@ -145,16 +146,18 @@ class Agent:
         self.episode, self.chosen = state["episode"], state["chosen"]
         self.data.load_state_dict(state["data"])
 
-    def _imagined(self, population: Population, particles: int, reward: Callable[[Tensor], Tensor]) -> Tensor:
-        """Returns (K, P) of a rollout through function draws of the model, new ones each time."""
-        seed = int(torch.randint(2**62, (), generator=self.generator))
-        start = spread(self.world.start(particles, self.generator), population.size)
+    def imagine(
+        self, population: Population, particles: int, reward: Callable[[Tensor], Tensor], seed: int
+    ) -> Tensor:
+        """Returns (K, P) of rollouts through K function draws of the model; starts and draws are those of the seed."""
+        luck = torch.Generator().manual_seed(seed)
+        start = spread(self.world.start(particles, luck), population.size)
         draws = 0 if self.settings.mean_model else particles
         with self.task.function_draws(draws, seed=seed, mask=self.task.mask) as step:
 
             def dynamics(states: Tensor, seen: Tensor, actions: Tensor) -> Tensor:
                 after = step(states, seen, actions)
-                return match_moments(after, self.generator) if self.settings.moment_matching else after
+                return match_moments(after, luck) if self.settings.moment_matching else after
 
             run = rollout(population.acting(), dynamics, self.world.features, start, self.world.steps)
         return total_reward(reward, run.states)

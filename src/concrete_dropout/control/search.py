@@ -2,6 +2,9 @@
 
 A single policy often ends in a poor local optimum: most restarts never swing the pole up. Now and then the worse half
 of the population is therefore replaced by changed copies of the better half.
+
+Starts and function draws stay the same for some iterations. With new ones at every step, gradients point elsewhere each
+time, and policies do not get far where functions differ much; with the same ones for ever, they fit these few alone.
 """
 
 from __future__ import annotations
@@ -14,7 +17,7 @@ from torch import Tensor
 
 from concrete_dropout.control.policies import Population
 
-Objective = Callable[[Population], Tensor]  # returns (K, P) of a rollout, to be maximised
+Objective = Callable[[Population, int], Tensor]  # a seed -> returns (K, P) of rollouts with its luck, to be maximised
 
 
 @dataclass(frozen=True)
@@ -27,16 +30,18 @@ class SearchSettings:
         clip: largest norm of a policy's gradient.
         select_every: iterations between selections; 0 for none.
         spread: how much copies are changed, in standard deviations of each parameter.
+        renew_every: iterations with the same starts and function draws.
     """
 
     iterations: int = 300
     lr: float = 0.02
-    clip: float = 1.0
-    select_every: int = 100
-    spread: float = 0.1
+    clip: float = 100.0
+    select_every: int = 50
+    spread: float = 0.2
+    renew_every: int = 25
 
     def __post_init__(self) -> None:
-        for key in ("iterations", "lr", "clip"):
+        for key in ("iterations", "lr", "clip", "renew_every"):
             if not getattr(self, key) > 0:
                 raise ValueError(f"agent.search.{key}={getattr(self, key)} must be above 0")
         for key in ("select_every", "spread"):
@@ -63,24 +68,26 @@ def search(
     population: Population,
     objective: Objective,
     settings: SearchSettings,
-    generator: torch.Generator | None = None,
+    generator: torch.Generator,
     on_iteration: Callable[[int, Tensor], None] | None = None,
 ) -> SearchResult:
     """Improve the policies of a population in place.
 
     Args:
         population: of policies.
-        objective: called in every iteration, with new random numbers if it wants to.
+        objective: called in every iteration.
         settings: how.
-        generator: of the changes of copies.
+        generator: of seeds for the objective, and of the changes of copies.
         on_iteration: sees the iteration and the returns (P,), for a progress bar.
     """
     parameters = list(population.parameters())
     optimizer = torch.optim.Adam(parameters, lr=settings.lr)
     smoothed: Tensor | None = None
-    means, bests = [], []
+    means, bests, seed = [], [], 0
     for iteration in range(settings.iterations):
-        returns = objective(population).mean(0)  # (P,)
+        if iteration % settings.renew_every == 0:
+            seed = int(torch.randint(2**62, (), generator=generator))
+        returns = objective(population, seed).mean(0)  # (P,)
         gradients = torch.autograd.grad(-returns.sum(), parameters)
         for parameter, gradient in zip(parameters, clipped(gradients, settings.clip), strict=True):
             parameter.grad = gradient
