@@ -72,8 +72,7 @@ def restore(agent: Agent, cfg: DictConfig) -> None:
         first = str(error).strip().splitlines()[-1].strip()
         raise UserError(f"ckpt_path={cfg.ckpt_path} has other policies: {first}. Use its settings of policy") from error
     agent.task.load_state_dict(saved[WEIGHTS])
-    spec = agent.data.spec
-    agent.task.follow(spec.num_train, spec.inputs, spec.targets)
+    agent.follow()
     set_state(saved[RANDOM])
 
 

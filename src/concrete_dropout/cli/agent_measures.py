@@ -22,7 +22,7 @@ def measured(agent: Agent, outcome: Outcome) -> tuple[dict[str, float], dict[str
     The model is measured on the episodes in which its policy was judged: whole ones, never trained on.
     """
     names, held_out = agent.world.state_names, outcome.judgement.episodes
-    near = one_step(agent.task, agent.world.features, held_out, agent.task.test_samples)
+    near = one_step(agent.task, agent.world.features, held_out)
     far = many_steps(agent.task, agent.world.features, held_out, PARTICLES, seed=outcome.episode)
     returns = outcome.judgement.returns
     p = {row.module: row.p for row in active_layers(agent.task)}

@@ -31,13 +31,8 @@ class StepErrors:
 
     @property
     def ratio(self) -> Tensor:
-        """Epistemic standard deviation of the error that noise does not explain; about 1 is honest, below 1 too sure.
-
-        The error of a mean has the noise of the observation in it. What is left after subtracting it is at least a
-        tenth of the error, where a model takes all of its error for noise.
-        """
-        unexplained = (self.error.square() - self.aleatoric.square()).clamp(min=0).sqrt()
-        return self.epistemic / unexplained.maximum(self.error / 10)
+        """Epistemic standard deviation in units of the error; about 1 is honest, far below 1 too sure."""
+        return self.epistemic / self.error
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,11 +67,20 @@ class Foresight:
 
 
 @torch.no_grad()
-def one_step(task: DynamicsTask, features: Features, episodes: Sequence[Episode], samples: int) -> StepErrors:
-    """How far off single steps are, and how far off the model thinks they may be."""
+def one_step(
+    task: DynamicsTask, features: Features, episodes: Sequence[Episode], samples: int | None = None
+) -> StepErrors:
+    """How far off single steps are, and how far off the model thinks they may be.
+
+    Args:
+        task: the model.
+        features: of states.
+        episodes: that it was not trained on.
+        samples: stochastic passes; those of tests where it is None.
+    """
     x = torch.cat([inputs_of(features, episode.states[:-1], episode.actions) for episode in episodes])
     y = torch.cat([episode.states.diff(dim=0) for episode in episodes]).double()
-    prediction = task.predict(x, samples)
+    prediction = task.predict(x, task.test_samples if samples is None else samples)
     squares = ((prediction.mean - y).square(), prediction.epistemic, prediction.aleatoric)
     return StepErrors(*(square.mean(0).sqrt() for square in squares))
 

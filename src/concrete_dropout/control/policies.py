@@ -71,6 +71,10 @@ class Population(nn.Module, ABC):
         everyone = self.acting()
         return lambda features: everyone(features.expand(-1, self.size, -1))[:, number : number + 1]
 
+    @abstractmethod
+    def renew(self, numbers: Tensor, generator: torch.Generator | None = None) -> None:
+        """New random policies in place of those with these numbers, (n,)."""
+
     @torch.no_grad()
     def replace(self, worse: Tensor, better: Tensor, spread: float, generator: torch.Generator | None = None) -> None:
         """Policies ``worse`` become copies of ``better``, (n,) each, with random changes.
@@ -115,9 +119,18 @@ class RBFPolicies(Population):
         super().__init__(num_features, limits, scale)
         if size < 1 or units < 1 or not width > 0:
             raise ValueError(f"policy.size={size}, policy.units={units} and policy.width={width} must be above 0")
-        self.centres = nn.Parameter(torch.randn(size, units, num_features, generator=generator))
-        self.log_widths = nn.Parameter(torch.full((size, num_features), math.log(width)))
-        self.weights = nn.Parameter(strength * torch.randn(size, units, len(limits), generator=generator))
+        self.width, self.strength = width, strength
+        self.centres = nn.Parameter(torch.empty(size, units, num_features))
+        self.log_widths = nn.Parameter(torch.empty(size, num_features))
+        self.weights = nn.Parameter(torch.empty(size, units, len(limits)))
+        self.renew(torch.arange(size), generator)
+
+    @torch.no_grad()
+    def renew(self, numbers: Tensor, generator: torch.Generator | None = None) -> None:
+        """Centres and weights from a Gaussian, widths alike."""
+        for parameter, strength in ((self.centres, 1.0), (self.weights, self.strength)):
+            parameter[numbers] = strength * torch.randn(len(numbers), *parameter.shape[1:], generator=generator)
+        self.log_widths[numbers] = math.log(self.width)
 
     def prepared(self) -> Callable[[Tensor], Tensor]:
         """Weighted sums of bumps."""
@@ -187,13 +200,21 @@ class MLPPolicies(Population):
         generator: torch.Generator | None = None,
     ) -> None:
         super().__init__(num_features, limits, scale)
-        widths = [num_features, *hidden, len(limits)]
+        self.strength = strength
         self.weights, self.biases = nn.ParameterList(), nn.ParameterList()
-        for fan_in, fan_out in pairwise(widths):
-            self.weights.append(torch.randn(size, fan_in, fan_out, generator=generator) / math.sqrt(fan_in))
-            self.biases.append(torch.zeros(size, 1, fan_out))
-        with torch.no_grad():
-            self.weights[-1] *= strength
+        for fan_in, fan_out in pairwise([num_features, *hidden, len(limits)]):
+            self.weights.append(torch.empty(size, fan_in, fan_out))
+            self.biases.append(torch.empty(size, 1, fan_out))
+        self.renew(torch.arange(size), generator)
+
+    @torch.no_grad()
+    def renew(self, numbers: Tensor, generator: torch.Generator | None = None) -> None:
+        """Weights from a Gaussian by their fan-in, no biases."""
+        for layer, (weight, bias) in enumerate(zip(self.weights, self.biases, strict=True)):
+            strength = self.strength if layer == len(self.weights) - 1 else 1.0
+            new = torch.randn(len(numbers), *weight.shape[1:], generator=generator)
+            weight[numbers] = strength * new / math.sqrt(weight.shape[1])
+            bias[numbers] = 0.0
 
     def prepared(self) -> Callable[[Tensor], Tensor]:
         """What the last layer gives."""

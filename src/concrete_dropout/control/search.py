@@ -3,6 +3,9 @@
 A single policy often ends in a poor local optimum: most restarts never swing the pole up. Now and then the worse half
 of the population is therefore replaced by changed copies of the better half.
 
+A population may live on several islands, whose policies only replace each other. After an episode one island begins
+anew: in a model that has become better, a fresh search often finds what the old one cannot reach any more.
+
 Starts and function draws stay the same for some iterations. With new ones at every step, gradients point elsewhere each
 time, and policies do not get far where functions differ much; with the same ones for ever, they fit these few alone.
 """
@@ -31,6 +34,7 @@ class SearchSettings:
         select_every: iterations between selections; 0 for none.
         spread: how much copies are changed, in standard deviations of each parameter.
         renew_every: iterations with the same starts and function draws.
+        islands: parts of the population that do not replace each other; all but the best begin anew in every episode.
     """
 
     iterations: int = 300
@@ -39,9 +43,10 @@ class SearchSettings:
     select_every: int = 50
     spread: float = 0.2
     renew_every: int = 25
+    islands: int = 2
 
     def __post_init__(self) -> None:
-        for key in ("iterations", "lr", "clip", "renew_every"):
+        for key in ("iterations", "lr", "clip", "renew_every", "islands"):
             if not getattr(self, key) > 0:
                 raise ValueError(f"agent.search.{key}={getattr(self, key)} must be above 0")
         for key in ("select_every", "spread"):
@@ -99,7 +104,7 @@ def search(
         if on_iteration is not None:
             on_iteration(iteration, seen)
         if settings.selects_after(iteration):
-            smoothed = select(population, smoothed, optimizer, settings.spread, generator)
+            smoothed = select(population, smoothed, optimizer, settings.spread, generator, settings.islands)
     assert smoothed is not None
     return SearchResult(smoothed, means, bests)
 
@@ -118,16 +123,38 @@ def select(
     optimizer: torch.optim.Optimizer,
     spread: float,
     generator: torch.Generator | None = None,
+    islands: int = 1,
 ) -> Tensor:
-    """Replace the worse half by changed copies of the better half, with its optimiser state; the returns of the new."""
-    order = returns.argsort(descending=True)
-    half = population.size // 2
-    better, worse = order[:half], order[len(order) - half :]
-    population.replace(worse, better, spread, generator)
-    for state in optimizer.state.values():
-        for entry in state.values():
-            if isinstance(entry, Tensor) and entry.dim() and entry.shape[0] == population.size:
-                entry[worse] = entry[better]
+    """On every island the worse half becomes changed copies of the better half, with their optimiser state.
+
+    Returns:
+        The returns (P,) of the new population, copies counting as what they were copied from.
+    """
     returns = returns.clone()
-    returns[worse] = returns[better]
+    for island in islands_of(population.size, islands):
+        order = island[returns[island].argsort(descending=True)]
+        half = len(order) // 2
+        better, worse = order[:half], order[len(order) - half :]
+        population.replace(worse, better, spread, generator)
+        for state in optimizer.state.values():
+            for entry in state.values():
+                if isinstance(entry, Tensor) and entry.dim() and entry.shape[0] == population.size:
+                    entry[worse] = entry[better]
+        returns[worse] = returns[better]
     return returns
+
+
+def islands_of(size: int, islands: int) -> list[Tensor]:
+    """Numbers of the policies on each island.
+
+    >>> [island.tolist() for island in islands_of(5, 2)]
+    [[0, 1, 2], [3, 4]]
+    """
+    return list(torch.arange(size).tensor_split(min(islands, size)))
+
+
+def begin_anew(population: Population, best: int, islands: int, generator: torch.Generator) -> None:
+    """New policies on all islands but the one of the ``best``; with one island nothing changes."""
+    for island in islands_of(population.size, islands):
+        if best not in island.tolist():
+            population.renew(island, generator)
