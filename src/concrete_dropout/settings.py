@@ -85,9 +85,14 @@ class DropoutSettings:
             UserError: the model and these settings do not fit (nothing to swap, a pattern without a match, ...).
         """
         inactive = as_patterns(self.inactive or ())
-        prior = {"length_scale": self.length_scale, "length_scale_mode": self.length_scale_mode}
+        swap = partial(
+            swap_dropout,
+            length_scale=self.length_scale,
+            length_scale_mode=self.length_scale_mode,
+            example_input=example_input,
+        )
         try:
-            swapped = swap_dropout(
+            swap(
                 model,
                 self.kind,
                 init_p=self.init_p,
@@ -97,10 +102,8 @@ class DropoutSettings:
                 include=as_patterns(self.include or ()),
                 exclude=(*as_patterns(self.exclude or ()), *inactive),
                 owners=self.owners,
-                example_input=example_input,
-                **prior,
             )
-            return swap_dropout(swapped, "none", include=inactive, example_input=example_input, **prior) if inactive else swapped
+            return swap(model, "none", include=inactive) if inactive else model
         except ValueError as error:
             raise UserError(f"dropout={self.kind} does not fit this model: {error}") from error
 

@@ -9,7 +9,6 @@ from concrete_dropout.control.rollouts import match_moments, rollout, spread, to
 from concrete_dropout.data.features import Features
 
 
-
 def dynamics(states: Tensor, features: Tensor, actions: Tensor) -> Tensor:
     return CartPole().step(states, actions)
 

@@ -110,7 +110,9 @@ def test_no_selection_near_the_end() -> None:
     assert not any(SearchSettings(select_every=0).selects_after(i) for i in range(300))
 
 
-@pytest.mark.parametrize(("key", "value"), [("iterations", 0), ("lr", 0), ("clip", -1), ("spread", -0.1), ("renew_every", 0), ("islands", 0)])
+@pytest.mark.parametrize(
+    ("key", "value"), [("iterations", 0), ("lr", 0), ("clip", -1), ("spread", -0.1), ("renew_every", 0), ("islands", 0)]
+)
 def test_impossible_settings(key: str, value: float) -> None:
     with pytest.raises(ValueError, match=rf"search\.{key}="):
         SearchSettings(**{key: value})

@@ -88,7 +88,9 @@ def check_groups(cfg: DictConfig) -> None:
         if not fits:
             raise UserError(f"an agent needs {group}={GROUPS[group]} or another one of its kind: see conf/{group}/")
     if cfg.replicas.grid is not None:
-        raise UserError("replicas train networks on data, not agents: use a study or a sweep, as in sweep=cartpole_seeds")
+        raise UserError(
+            "replicas train networks on data, not agents: use a study or a sweep, as in sweep=cartpole_seeds"
+        )
     if cfg.trainer.devices not in (1, "1", "auto") or cfg.trainer.num_nodes != 1:
         raise UserError(f"trainer.devices={cfg.trainer.devices}: an agent runs in one process on one device")
 

@@ -122,7 +122,8 @@ class AgentRecord:
             if isinstance(logger, WandbLogger):
                 import wandb
 
-                logger.log_metrics({f"videos/{name}": wandb.Video(str(path), caption=caption)}, self.trace.step)
+                film: dict[str, Any] = {f"{VIDEOS}/{name}": wandb.Video(str(path), caption=caption)}
+                logger.log_metrics(film, self.trace.step)
         return f"{VIDEOS}/{path.name}"
 
     def saved(self, name: str) -> None:

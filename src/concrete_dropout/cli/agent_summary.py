@@ -40,7 +40,11 @@ def print_agent_summary(folder: Path, console: Console | None = None) -> None:
 def _table(entries: list[dict[str, Any]]) -> Table:
     starts = entries[-1]["reward"]["starts"]
     table = Table(
-        title=f"\nTrue reward over {starts} starts", title_justify="left", title_style="bold", header_style="dim", box=None
+        title=f"\nTrue reward over {starts} starts",
+        title_justify="left",
+        title_style="bold",
+        header_style="dim",
+        box=None,
     )
     for name in ("episode", "N", "reward", "±", "model", "p", "ratio", "calib."):
         table.add_column(name, justify="right", no_wrap=True)

@@ -164,9 +164,7 @@ class Agent:
         self.episode, self.chosen, self.surprise = state["episode"], state["chosen"], state["surprise"]
         self.data.load_state_dict(state["data"])
 
-    def imagine(
-        self, population: Population, particles: int, reward: Callable[[Tensor], Tensor], seed: int
-    ) -> Tensor:
+    def imagine(self, population: Population, particles: int, reward: Callable[[Tensor], Tensor], seed: int) -> Tensor:
         """Returns (K, P) of rollouts through K function draws of the model; starts and draws are those of the seed."""
         luck = torch.Generator().manual_seed(seed)
         start = spread(self.world.start(particles, luck), population.size)

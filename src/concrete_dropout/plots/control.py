@@ -90,7 +90,12 @@ def phase(bundle: Mapping[str, Any], names: Sequence[str], axes: tuple[int, int]
         hovertemplate="%{x:.2f}, %{y:.2f}<extra>what happened</extra>",
     )
     made.add_scatter(
-        x=seen[:1, 0], y=seen[:1, 1], mode="markers", marker={"size": 10, "color": MUTED}, name="start", hoverinfo="skip"
+        x=seen[:1, 0],
+        y=seen[:1, 1],
+        mode="markers",
+        marker={"size": 10, "color": MUTED},
+        name="start",
+        hoverinfo="skip",
     )
     return made
 

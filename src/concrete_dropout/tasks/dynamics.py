@@ -111,7 +111,7 @@ class DynamicsTask(RegressionTask):
         )
 
         def draw(dropout: _DropoutNd, width: int) -> Tensor:
-            masks: Tensor = dropout(torch.ones(particles, width, dtype=self.dtype, device=self.device))
+            masks: Tensor = dropout(torch.ones(particles, width, device=self.device).to(self.dtype))
             return masks
 
         return FunctionDraws.of(layers, draw if particles else None, inputs, outputs)
