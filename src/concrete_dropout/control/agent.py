@@ -14,15 +14,12 @@ import pytorch_lightning as pl
 import torch
 from torch import Tensor
 
-from concrete_dropout.control.measures import one_step
 from concrete_dropout.control.policies import Population
 from concrete_dropout.control.rollouts import Policy, match_moments, rollout, spread, total_reward
 from concrete_dropout.control.search import SearchSettings, begin_anew, search
 from concrete_dropout.control.worlds import Judgement, World
 from concrete_dropout.data.transitions import TransitionsData
 from concrete_dropout.tasks.dynamics import DynamicsTask
-
-NEW = 0.5  # weight of the newest episode in the running mean of errors
 
 
 @dataclass(frozen=True)
@@ -37,8 +34,6 @@ class AgentSettings:
         starts: that a policy is judged from, in the true world.
         mean_model: roll out through the model without dropout instead of function draws: a control.
         moment_matching: draw particles anew from a Gaussian after every step, as Deep PILCO does.
-        held_out_noise: let the model take for noise at least what it got wrong in new episodes, before it learned from
-            them; the mean square of the last few counts. Without it p goes to 0 as soon as the data can be fitted.
         search: of policies.
     """
 
@@ -49,7 +44,6 @@ class AgentSettings:
     starts: int = 50
     mean_model: bool = False
     moment_matching: bool = False
-    held_out_noise: bool = True
     search: SearchSettings = field(default_factory=SearchSettings)
 
     def __post_init__(self) -> None:
@@ -103,7 +97,6 @@ class Agent:
         self.settings, self.make_trainer, self.generator = settings, make_trainer, generator
         self.episode = 0  # played so far
         self.chosen = 0  # the policy that acted last
-        self.surprise: Tensor | None = None  # (S,), running mean square of errors on new episodes
 
     def play(self) -> Outcome:
         """One episode: learn, improve, choose, be judged, act."""
@@ -119,17 +112,13 @@ class Agent:
 
     def fit(self) -> None:
         """Train the model on all that was seen, from where it is."""
-        if self.episode and self.settings.held_out_noise:
-            errors = one_step(self.task, self.world.features, self.data.episodes["train"][-1:]).error.square()
-            self.surprise = errors if self.surprise is None else self.surprise.lerp(errors, NEW)
         self.follow()
         self.make_trainer().fit(self.task, datamodule=self.data)
 
     def follow(self) -> None:
-        """Tell the model how much data there are, and how wrong it was."""
+        """Tell the model how much data there are, and on which scale."""
         spec = self.data.spec
-        error = None if self.surprise is None else self.surprise.sqrt()
-        self.task.follow(spec.num_train, spec.inputs, spec.targets, error)
+        self.task.follow(spec.num_train, spec.inputs, spec.targets)
 
     def climb(self, population: Population, seed: int) -> Tensor:
         """Shaped returns (K, P) of all policies in the model: what the search climbs."""
@@ -153,7 +142,6 @@ class Agent:
             "generator": self.generator.get_state(),
             "episode": self.episode,
             "chosen": self.chosen,
-            "surprise": self.surprise,
             "data": self.data.state_dict(),
         }
 
@@ -161,7 +149,7 @@ class Agent:
         """Be the agent that was saved."""
         self.population.load_state_dict(state["population"])
         self.generator.set_state(state["generator"])
-        self.episode, self.chosen, self.surprise = state["episode"], state["chosen"], state["surprise"]
+        self.episode, self.chosen = state["episode"], state["chosen"]
         self.data.load_state_dict(state["data"])
 
     def imagine(self, population: Population, particles: int, reward: Callable[[Tensor], Tensor], seed: int) -> Tensor:

@@ -24,8 +24,7 @@ class DynamicsTask(RegressionTask):
     """Predicts how a state changes in one step.
 
     A network that fits its few transitions exactly learns a noise of almost 0. Then any dropout is too much: p
-    follows the noise to 0, and the model is sure of what it has not seen. Homoscedastic noise is therefore bounded
-    from below: by ``min_noise``, and by errors on transitions that were not trained on, where ``follow`` gets them.
+    follows the noise to 0, and the model is sure of what it has not seen. ``min_noise`` bounds the noise from below.
 
     Args:
         network: see ``RegressionTask``.
@@ -35,7 +34,6 @@ class DynamicsTask(RegressionTask):
 
     def __init__(self, network: nn.Module, *, min_noise: float = 0.0, **settings: Any) -> None:
         super().__init__(network, **settings)
-        self.min_noise = min_noise
         if not min_noise >= 0:
             raise ValueError(f"task.min_noise={min_noise} must be 0 or more")
         if self.noise is not None:
@@ -46,21 +44,12 @@ class DynamicsTask(RegressionTask):
                 "task.min_noise=0"
             )
 
-    def follow(self, num_train: int, inputs: Affine, targets: Affine, held_out_error: Tensor | None = None) -> None:
-        """Go on with more data: N and both scales are those of the new training part, the weights stay.
-
-        Args:
-            num_train: N.
-            inputs: their scale.
-            targets: the same.
-            held_out_error: (S,), root mean squares in original units; noise below these is not believed in.
-        """
+    def follow(self, num_train: int, inputs: Affine, targets: Affine) -> None:
+        """Go on with more data: N and both scales are those of the new training part, the weights stay."""
         self.num_train = num_train
         self.inputs, self.targets = inputs.to(self.device), targets.to(self.device)
         if self.noise is not None:
             self.noise.num_train = num_train
-            error = torch.zeros_like(self.targets.std) if held_out_error is None else held_out_error
-            self.noise.min_std = (error.to(self.device) / self.targets.std).clamp(min=self.min_noise)
 
     @contextmanager
     def function_draws(

@@ -41,8 +41,7 @@ class NoisePrecision(nn.Module):
         rate: b of the prior.
         decay: of the running mean, per batch.
         start_variance: squared residuals to start from.
-        min_std: smallest standard deviation of noise that is believed in, in standardised units, for all outputs or
-            (O,); it bounds tau. It may be changed, and is not in the state dict.
+        min_std: smallest standard deviation of noise that is believed in, in standardised units; it bounds tau.
 
     >>> noise = NoisePrecision(num_outputs=1, num_train=100)
     >>> for _ in range(2000):
@@ -64,7 +63,7 @@ class NoisePrecision(nn.Module):
         rate: float = RATE,
         decay: float = 0.99,
         start_variance: float = 1.0,
-        min_std: float | Tensor = 0.0,
+        min_std: float = 0.0,
     ) -> None:
         super().__init__()
         if not 0 <= decay < 1:
@@ -102,7 +101,7 @@ class NoisePrecision(nn.Module):
         One observation leaves the posterior without a mode above 0. The numerator of two, which is a, stands in.
         """
         tau = max(num_data / 2 + self.shape - 1, self.shape) / (0.5 * num_data * mean_square.double() + self.rate)
-        return torch.minimum(tau, torch.as_tensor(self.min_std, dtype=tau.dtype, device=tau.device).pow(-2))
+        return tau.clamp(max=self.min_std**-2) if self.min_std else tau
 
     @torch.no_grad()
     def update(self, mean_square: Tensor) -> None:
