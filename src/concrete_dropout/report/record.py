@@ -65,7 +65,8 @@ class Record:
     @property
     def stage(self) -> str:
         """The data that headline numbers are about: "test" where it was scored, else "val"."""
-        return next((stage for stage in STAGES if self.metric(stage, "nll") is not None), "val")
+        scores = ("nll", "reward")
+        return next((stage for stage in STAGES if any(self.metric(stage, s) is not None for s in scores)), "val")
 
     @property
     def kind(self) -> Kind:
