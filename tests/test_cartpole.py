@@ -186,20 +186,9 @@ def test_a_saved_policy_is_judged_again(runs: Runs) -> None:
     assert (runs.whole / "evaluation" / "policy.gif").read_bytes().startswith(b"GIF8")
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["experiment=cartpole", "agent.particles=1"], "agent.particles=1 must be at least 2"),
-        (["experiment=cartpole", "agent.search.lr=0"], "agent.search.lr=0 must be above 0"),
-        (["experiment=cartpole", "env.pole_length=-1"], "env.pole_length=-1 must be above 0"),
-        (["experiment=control", "env.id=Nothing-v0"], "env.id=Nothing-v0 cannot be made by gymnasium"),
-        (["experiment=cartpole", "data=synthetic"], "an agent needs data=transitions"),
-        (["experiment=cartpole", "policy.sise=3"], "policy.sise is unknown"),
-    ],
-)
-def test_mistakes_are_one_message(arguments: list[str], message: str, tmp_path: Path) -> None:
-    code, _, err = finish(start(tmp_path, "train.py", *arguments))
+def test_a_mistake_is_one_message(tmp_path: Path) -> None:
+    code, _, err = finish(start(tmp_path, "train.py", "experiment=cartpole", "env.pole_length=-1"))
     assert code == 2
-    assert message in err
+    assert "Error: env.pole_length=-1 must be above 0" in err
     assert "Traceback" not in err
     assert not (tmp_path / "outputs").exists()
