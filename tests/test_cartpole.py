@@ -115,6 +115,7 @@ def test_the_numbers_of_every_episode_are_kept(runs: Runs) -> None:
         assert 0 <= entry["far"]["calibration_rmse"] <= 1
         assert len(entry["far"]["bundles"][0]["observed"]) == 26
         assert all(0 < p < 1 for p in entry["p"].values())
+        assert set(entry["p_change"]) == set(entry["p"])
     metrics = {row["metric"] for row in rows(runs.whole / "metrics.csv")}
     assert {"test/reward", "test/reward_std", "test/model_reward", "test/epistemic_theta", "train/nll"} <= metrics
     layers = {row["layer"] for row in rows(runs.whole / "dropout.csv")}

@@ -10,12 +10,14 @@ from typing import Any
 import pytorch_lightning as pl
 from pytorch_lightning.loggers import Logger, WandbLogger
 
+from concrete_dropout.callbacks.convergence import Criterion, convergence
 from concrete_dropout.callbacks.network import active_layers
 from concrete_dropout.callbacks.run_record import described_layers, ending, logger_paths, now
 from concrete_dropout.callbacks.tables import cut_table
 from concrete_dropout.runfolder import (
     CHECKPOINTS,
     CONTROL,
+    CONVERGENCE,
     DROPOUT,
     DROPOUT_HEADER,
     METRICS,
@@ -26,16 +28,29 @@ from concrete_dropout.runfolder import (
     RunFolder,
 )
 
-P_EVERY = 50  # optimiser steps between two rows of dropout.csv
+P_EVERY = 20  # optimiser steps between two rows of dropout.csv
 
 
 class FitTrace(pl.Callback):
-    """Counts the optimiser steps of all fits, and notes p in each of them."""
+    """Counts the optimiser steps of all fits, and notes p in each of them.
+
+    Attributes:
+        step: of all fits that are over.
+        losses: the last training metrics of the last one.
+        verdicts: {layer: convergence of p in the last one}, plain values.
+    """
 
     def __init__(self, folder: RunFolder) -> None:
         self.folder = folder
-        self.step = 0  # of all fits before this one
+        self.step = 0
         self.losses: dict[str, float] = {}
+        self.verdicts: dict[str, dict[str, Any]] = {}
+        self._steps: list[int] = []
+        self._ps: dict[str, list[float]] = {}
+
+    def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """Begin the history of p anew: what counts is whether it settled on the data of this fit."""
+        self._steps, self._ps = [], {}
 
     def on_train_batch_end(
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, outputs: Any, batch: Any, batch_idx: int
@@ -50,10 +65,17 @@ class FitTrace(pl.Callback):
             self._note(trainer.global_step, pl_module)
         self.step += trainer.global_step
         self.losses = {name: float(value) for name, value in trainer.callback_metrics.items()}
+        learned = {row.module: row.kind == "concrete" for row in active_layers(pl_module)}
+        self.verdicts = {
+            layer: convergence(self._steps, ps, learned=learned[layer]).as_dict() for layer, ps in self._ps.items()
+        }
 
     def _note(self, step: int, task: pl.LightningModule) -> None:
-        rows = [(self.step + step, row.module, row.p) for row in active_layers(task)]
-        self.folder.append_rows(DROPOUT, DROPOUT_HEADER, rows)
+        rows = active_layers(task)
+        self._steps.append(step)
+        for row in rows:
+            self._ps.setdefault(row.module, []).append(row.p)
+        self.folder.append_rows(DROPOUT, DROPOUT_HEADER, [(self.step + step, row.module, row.p) for row in rows])
 
 
 class AgentRecord:
@@ -111,6 +133,7 @@ class AgentRecord:
         self.files.write_json(RUN, self._record)
         initial = {layer["name"]: layer["initial_p"] for layer in self._record["layers"]}
         ps = {row.module: {"initial": initial.get(row.module), "final": row.p} for row in active_layers(task)}
+        self.files.write_json(CONVERGENCE, {"criterion": str(Criterion()), "layers": self.trace.verdicts})
         self.files.write_json(SUMMARY, {"metrics": self._metrics, "probabilities": ps})
         for logger in self.loggers:
             logger.log_metrics({**finite, "episode": episode}, step)

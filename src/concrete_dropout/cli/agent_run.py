@@ -61,7 +61,8 @@ def play(agent: Agent, record: AgentRecord) -> None:
     outcome = agent.play()
     seconds = time.monotonic() - began
     metrics, entry = measured(agent, outcome)
-    entry["seconds"] = seconds
+    changes = {layer: verdict["change_last_fifth"] for layer, verdict in record.trace.verdicts.items()}
+    entry |= {"seconds": seconds, "p_change": changes}  # over the last fifth of the model's steps
     if outcome.episode in filmed(agent.settings.episodes):
         frames = agent.world.frames(agent.policy(), torch.Generator().manual_seed(VIDEO_SEED))
         if frames:

@@ -11,7 +11,7 @@ from concrete_dropout.report.control_record import best, component, component_na
 from concrete_dropout.report.html import join, tag
 from concrete_dropout.report.layers import Layer
 from concrete_dropout.report.record import Record, dicts, finite, mapping
-from concrete_dropout.report.text import number, probability, whole
+from concrete_dropout.report.text import change, number, probability, whole
 
 PHASES = ((2, 3), (0, 1))  # of a cart-pole: angle and its speed, position and its speed
 
@@ -143,11 +143,27 @@ def _table(record: Record) -> object:
             f"{number(reward(entry), 4)} ± {number(reward(entry, 'std'), 2)}",
             number(entry.get("model_reward"), 4),
             " ".join(probability(p) for p in mapping(entry.get("p")).values()) or "–",
+            " ".join(change(value) for value in mapping(entry.get("p_change")).values()) or "–",
             number(entry.get("honesty")),
             number(mapping(entry.get("far")).get("calibration_rmse")),
             number(entry.get("seconds")),
         ]
         for entry in episodes(record)
     ]
-    header = ["Episode", "N", "Reward", "In the model", "p", "Epistemic / error", "Calibration RMSE", "Seconds"]
-    return table(header, rows, "All episodes", numeric=range(1, len(header)))
+    header = [
+        "Episode",
+        "N",
+        "Reward",
+        "In the model",
+        "p",
+        "Trend of p",
+        "Epistemic / error",
+        "Calibration RMSE",
+        "Seconds",
+    ]
+    return table(
+        header,
+        rows,
+        "All episodes; the trend is the change of p over the last fifth of the model's steps",
+        numeric=range(1, len(header)),
+    )
