@@ -30,12 +30,13 @@ format: $(VENV) ## Format the code and apply safe fixes
 	$(BIN)/ruff check --fix
 	$(BIN)/ruff format
 
-bench: $(VENV) ## Measure layers, sampling, replicas, segmentation and loading against their peers
+bench: $(VENV) ## Measure layers, sampling, replicas, segmentation, loading and control against their peers
 	$(BIN)/python benchmarks/layer.py
 	$(BIN)/python benchmarks/sampling.py
 	$(BIN)/python benchmarks/replicas.py
 	$(BIN)/python benchmarks/segmentation.py
 	$(BIN)/python benchmarks/loading.py
+	$(BIN)/python benchmarks/control.py
 
 lock: $(VENV) ## Rewrite requirements.lock, keeping its versions; ARGS=--upgrade moves them
 	$(BIN)/uv pip compile pyproject.toml --universal --python-version 3.10 --all-extras \

@@ -27,8 +27,12 @@ def main(cfg: DictConfig) -> None:
 
 
 def run(cfg: DictConfig, folder: Path) -> None:
-    """One run: of one model, or of replicas that are trained as one batched model."""
-    if cfg.replicas.grid is None:
+    """One run: of an agent, of one model, or of replicas that are trained as one batched model."""
+    if cfg.agent._target_ is not None:
+        from concrete_dropout.cli.agent_run import run_agent
+
+        run_agent(cfg, folder, CONF)
+    elif cfg.replicas.grid is None:
         from concrete_dropout.cli.run import run as run_one
 
         run_one(cfg, folder, CONF)

@@ -74,7 +74,7 @@ LAYERS = {
     "control": ("data", "dropout", "errors", "tasks"),
     "callbacks": ("dropout", "errors", "metrics", "plots", "predictive", "runfolder", "tasks"),
     "report": ("errors", "plots", "runfolder"),
-    "cli": ("callbacks", "data", "errors", "models", "report", "runfolder", "settings", "tasks"),
+    "cli": ("callbacks", "control", "data", "errors", "models", "report", "runfolder", "settings", "tasks"),
 }
 LIGHTNING = {"data", "tasks", "callbacks", "control", "cli"}
 WITHOUT_TORCH = {"errors", "runfolder", "plots", "report"}

@@ -38,12 +38,16 @@ CROPS = ["data.crop=32", "data.batch_size=2"]
 CACHE = ["data.cache_dir=cache"]
 DENSENET = ["model.blocks=[1,1,1]", "model.growth=4", "model.first_filters=8", *CROPS]
 CAMVID = [*DENSENET, *CACHE, "trainer.check_val_every_n_epoch=1"]
+AGENT = ["agent.episodes=1", "agent.search.iterations=1", "agent.starts=2", "policy.size=2", *MLP]
 MNIST = ["data.val_size=20", *MLP]
 # experiment -> what it needs beside, and what makes it small
 SPECIAL: dict[str, list[str]] = {
     "camvid": CAMVID,
     "camvid_small": CAMVID,
     "camvid_table": [*CAMVID, "study.grid.seed=[0]"],
+    "cartpole": AGENT,
+    "cartpole_study": [*AGENT, "study.grid.seed=[0]"],
+    "control": [*AGENT, "env.steps=3"],
     "csv": ["data.path=table.csv", "data.target=y", *MLP],
     "digits": MLP,
     "image_folder": ["data.root=pictures", "data.image_size=32", "model.name=resnet18"],
@@ -122,17 +126,21 @@ def test_runs_one_step(
         assert (folder / "checkpoints" / "last.ckpt").is_file()
         if cfg.replicas.grid is None:
             summary = RunFolder(folder).read_json(SUMMARY)
-            assert np.isfinite(summary["metrics"]["test/nll"])
+            assert np.isfinite(summary["metrics"]["test/nll" if cfg.agent._target_ is None else "test/reward"])
             assert bool(summary["probabilities"]) is (kind != "none")
 
 
 @pytest.fixture
 def dispatch() -> Callable[..., None]:
-    """As train.py chooses between one run, replicas and a study."""
+    """As train.py chooses between one run, replicas, an agent and a study."""
+    from concrete_dropout.cli.agent_run import run_agent
     from concrete_dropout.cli.replicated import run_replicas
 
     def one(cfg, folder):  # type: ignore[no-untyped-def]
-        run(cfg, folder, CONF) if cfg.replicas.grid is None else run_replicas(cfg, folder, CONF)
+        if cfg.agent._target_ is not None:
+            run_agent(cfg, folder, CONF)
+        else:
+            run(cfg, folder, CONF) if cfg.replicas.grid is None else run_replicas(cfg, folder, CONF)
 
     def choose(cfg, folder):  # type: ignore[no-untyped-def]
         one(cfg, folder) if cfg.study is None else run_study(cfg, folder, one)
@@ -150,6 +158,8 @@ def test_every_choice_composes(group: str, choice: str, in_place: Path) -> None:
         ("data", "image_folder"): ["data.root=pictures"],
         ("data", "seg_folder"): ["data.root=scenes", "data.classes=[road,sky]"],
     }.get((group, choice), [])
+    if group in ("env", "policy", "agent") or choice in ("transitions", "dynamics"):
+        more = ["experiment=cartpole"]
     if group == "model" and choice != "mlp":
         more = ["experiment=scenes"]  # the default one sets widths of an MLP
     check_config(plain(compose_config([*more, f"{group}={choice}"], CONF)))

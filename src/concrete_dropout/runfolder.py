@@ -27,6 +27,7 @@ SELECTIVE = "selective.json"  # classification and segmentation: scores when the
 CLASSES = "classes.json"  # segmentation: IoU of every class
 GALLERY = "gallery.json"  # classification: samples that are worth a look
 MAPS = "maps.json"  # segmentation: pictures of predictions and their uncertainty through training
+CONTROL = "control.json"  # agents: what came of every episode
 SUMMARY = "summary.json"
 REPORT = "report.html"
 REPLICAS = "replicas.csv"  # one row per replica of a batched run
@@ -34,6 +35,7 @@ REPLICA_LABELS = "replicas.json"
 STUDY = "study.json"  # of a folder of runs
 FIGURES = "figures"
 IMAGES = "images"
+VIDEOS = "videos"
 CHECKPOINTS = "checkpoints"
 
 METRICS_HEADER = ("step", "epoch", "metric", "value")

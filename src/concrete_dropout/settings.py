@@ -43,6 +43,7 @@ class DropoutSettings:
         place: patterns of Linear and Conv layers to put a dropout in front of.
         include: patterns of dropouts to swap.
         exclude: patterns of dropouts to leave alone.
+        inactive: patterns of dropouts that drop nothing, whatever the kind; their weights keep the prior.
         owners: {dropout: layers whose weight it masks}, where it cannot be found out.
 
     >>> DropoutSettings(init_p=1.5)
@@ -60,6 +61,7 @@ class DropoutSettings:
     place: Patterns | None = None
     include: Patterns | None = None
     exclude: Patterns | None = None
+    inactive: Patterns | None = None
     owners: Mapping[str, Patterns] | None = None
 
     def __post_init__(self) -> None:
@@ -82,21 +84,26 @@ class DropoutSettings:
         Raises:
             UserError: the model and these settings do not fit (nothing to swap, a pattern without a match, ...).
         """
+        inactive = as_patterns(self.inactive or ())
+        swap = partial(
+            swap_dropout,
+            length_scale=self.length_scale,
+            length_scale_mode=self.length_scale_mode,
+            example_input=example_input,
+        )
         try:
-            return swap_dropout(
+            swap(
                 model,
                 self.kind,
                 init_p=self.init_p,
                 p=self.p if self.kind == "fixed" else None,
                 temperature=self.temperature,
-                length_scale=self.length_scale,
-                length_scale_mode=self.length_scale_mode,
                 place=as_patterns(self.place or ()),
                 include=as_patterns(self.include or ()),
-                exclude=as_patterns(self.exclude or ()),
+                exclude=(*as_patterns(self.exclude or ()), *inactive),
                 owners=self.owners,
-                example_input=example_input,
             )
+            return swap(model, "none", include=inactive) if inactive else model
         except ValueError as error:
             raise UserError(f"dropout={self.kind} does not fit this model: {error}") from error
 

@@ -150,7 +150,8 @@ def test_a_few_runs_have_every_value() -> None:
 
 
 def test_the_report_knows_every_kind() -> None:
-    assert KINDS == (study_record.COMPARISON, study_record.UCI_TABLE, study_record.CAMVID_TABLE)
+    kinds = (study_record.UCI_TABLE, study_record.CAMVID_TABLE, study_record.CONTROL_STUDY)
+    assert (study_record.COMPARISON, *kinds) == KINDS
     assert kind_of(composed({"grid": {"seed": [0]}})) == study_record.COMPARISON
 
 

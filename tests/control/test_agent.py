@@ -8,7 +8,7 @@ import pytorch_lightning as pl
 import torch
 
 from concrete_dropout import swap_dropout
-from concrete_dropout.control.agent import Agent, AgentSettings
+from concrete_dropout.control.agent import Agent, AgentSettings, explore
 from concrete_dropout.control.policies import RBFPolicies
 from concrete_dropout.control.search import SearchSettings
 from concrete_dropout.control.worlds import CartPoleWorld
@@ -45,15 +45,17 @@ def make(kind: str = "concrete", **settings: Any) -> Agent:
     )
     data = TransitionsData(world.features, world.state_names, world.action_names, batch_size=25)
     generator = torch.Generator().manual_seed(0)
-    population = RBFPolicies(world.features.number, world.limits, size=4, units=10, generator=generator)
+    population = RBFPolicies(
+        world.features.number, world.limits, size=4, units=10, scale=world.feature_scale, generator=generator
+    )
     search = SearchSettings(iterations=6, select_every=4)
-    return Agent(world, task, data, population, AgentSettings(search=search, starts=5, **settings), trainer)
+    explore(world, data, 1, generator)
+    return Agent(world, task, data, population, AgentSettings(search=search, starts=5, **settings), trainer, generator)
 
 
 @pytest.mark.parametrize("kind", ["none", "fixed", "concrete"])
 def test_episodes_add_experience(kind: str) -> None:
     agent = make(kind)
-    agent.explore()
     assert agent.data.spec.num_train == 25
     outcome = agent.play()
     assert (outcome.episode, agent.data.spec.num_train, agent.task.num_train) == (1, 50, 25)
@@ -66,48 +68,46 @@ def test_episodes_add_experience(kind: str) -> None:
 
 def test_the_chosen_policy_is_the_one_that_acts() -> None:
     agent = make()
-    agent.explore()
     agent.fit()
     chosen, _ = agent.choose()
     features = torch.randn(7, 1, 5)
-    expected = agent.population((features / agent.world.feature_scale).expand(-1, 4, -1))[:, chosen]
+    expected = agent.population(features.expand(-1, 4, -1))[:, chosen]
     torch.testing.assert_close(agent.policy(chosen)(features)[:, 0], expected)
 
 
 def test_the_search_climbs_inside_of_the_model() -> None:
     agent = make(particles=16)
-    agent.explore()
     agent.fit()
     with torch.no_grad():
-        before = agent.climb(agent.population).mean()
+        before = agent.climb(agent.population, 0).mean()
     from concrete_dropout.control.search import search
 
-    search(agent.population, agent.climb, SearchSettings(iterations=40, lr=0.05))
+    search(agent.population, agent.climb, SearchSettings(iterations=40, lr=0.05), agent.generator)
     with torch.no_grad():
-        assert agent.climb(agent.population).mean() > before
+        assert agent.climb(agent.population, 0).mean() > before
 
 
 def test_moment_matching_and_the_mean_model_are_other_rollouts() -> None:
     returns = []
     for settings in ({}, {"moment_matching": True}, {"mean_model": True}):
         agent = make(**settings)
-        agent.explore()
         agent.fit()
         with torch.no_grad():
-            returns.append(agent.climb(agent.population))
+            returns.append(agent.climb(agent.population, 0))
     assert not torch.equal(returns[0], returns[1])
     assert not torch.equal(returns[0], returns[2])
 
 
 def test_a_saved_agent_goes_on_as_if_nothing_had_happened() -> None:
     first = make()
-    first.explore()
     first.play()
     file = io.BytesIO()
-    torch.save(first.state_dict(), file)
+    torch.save((first.state_dict(), first.task.state_dict()), file)
     file.seek(0)
     second = make()
-    second.load_state_dict(torch.load(file, weights_only=True))
+    agent_state, weights = torch.load(file, weights_only=True)
+    second.load_state_dict(agent_state)
+    second.task.load_state_dict(weights)
     outcomes = []
     for agent in (first, second):
         torch.manual_seed(1)
@@ -117,7 +117,7 @@ def test_a_saved_agent_goes_on_as_if_nothing_had_happened() -> None:
     assert second.data.spec.num_train == 75
 
 
-@pytest.mark.parametrize(("key", "value"), [("particles", 1), ("random_episodes", 0), ("episodes", -1)])
+@pytest.mark.parametrize(("key", "value"), [("particles", 1), ("random_episodes", 0), ("episodes", 0), ("starts", 1)])
 def test_impossible_settings(key: str, value: int) -> None:
     with pytest.raises(ValueError, match=rf"agent\.{key}={value}"):
         AgentSettings(**{key: value})

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from concrete_dropout.control.policies import MLPPolicies, Population, RBFPolicies, saturate
+from concrete_dropout.control.policies import MLPPolicies, Population, RBFPolicies, bumps, saturate
 
 P, K, D = 6, 5, 3
 Make = Callable[..., Population]
@@ -16,6 +16,11 @@ kinds = pytest.mark.parametrize("make", [RBFPolicies, MLPPolicies])
 
 def generator(seed: int = 0) -> torch.Generator:
     return torch.Generator().manual_seed(seed)
+
+
+def test_saturation_is_pilcos() -> None:
+    x = torch.linspace(-7, 7, 101, dtype=torch.float64)
+    torch.testing.assert_close(saturate(x), (9 * torch.sin(x) + torch.sin(3 * x)) / 8)
 
 
 def test_saturation_is_smooth_bounded_and_almost_linear_at_0() -> None:
@@ -40,7 +45,7 @@ def test_each_policy_sees_its_own_features_only(make: Make) -> None:
     assert changed.tolist() == [False, False, True, False, False, False]
 
 
-def bumps(policies: RBFPolicies, features: Tensor) -> Tensor:
+def one_by_one(policies: RBFPolicies, features: Tensor) -> Tensor:
     """The definition, one bump at a time."""
     out = torch.zeros(K, P, 1)
     for k in range(K):
@@ -54,7 +59,35 @@ def bumps(policies: RBFPolicies, features: Tensor) -> Tensor:
 def test_rbf_policies_are_sums_of_bumps() -> None:
     policies = RBFPolicies(D, [1.0], size=P, units=7, width=1.3, generator=generator())
     features = torch.randn(K, P, D, generator=generator(1))
-    torch.testing.assert_close(policies.outputs(features), bumps(policies, features), rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(policies.prepared()(features), one_by_one(policies, features), rtol=1e-4, atol=1e-5)
+
+
+def test_gradients_of_bumps() -> None:
+    shapes = ((P, K, D), (P, 7, D), (P, 7, 2))
+    tensors = [torch.randn(shape, dtype=torch.float64, generator=generator(), requires_grad=True) for shape in shapes]
+    assert torch.autograd.gradcheck(bumps, tensors)
+
+
+@kinds
+def test_features_are_scaled(make: Make) -> None:
+    plain, scaled = (make(D, [1.0], size=P, scale=scale, generator=generator()) for scale in (None, [1.0, 2.0, 5.0]))
+    features = torch.randn(K, P, D, generator=generator(1))
+    torch.testing.assert_close(scaled(features * torch.tensor([1.0, 2.0, 5.0])), plain(features))
+
+
+@kinds
+def test_a_single_policy(make: Make) -> None:
+    policies = make(D, [1.0], size=P, generator=generator())
+    features = torch.randn(K, 1, D, generator=generator(1))
+    expected = policies(features.expand(-1, P, -1))[:, 2:3]
+    torch.testing.assert_close(policies.single(2)(features), expected)
+
+
+@kinds
+def test_strength_scales_what_comes_out(make: Make) -> None:
+    weak, strong = (make(D, [1.0], size=P, strength=strength, generator=generator()) for strength in (1.0, 3.0))
+    features = torch.randn(K, P, D, generator=generator(1))
+    torch.testing.assert_close(strong.prepared()(features), 3 * weak.prepared()(features))
 
 
 @kinds

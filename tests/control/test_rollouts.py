@@ -8,13 +8,18 @@ from concrete_dropout.control.policies import RBFPolicies
 from concrete_dropout.control.rollouts import match_moments, rollout, spread, total_reward
 from concrete_dropout.data.features import Features
 
+
+def dynamics(states: Tensor, features: Tensor, actions: Tensor) -> Tensor:
+    return CartPole().step(states, actions)
+
+
 FEATURES = Features(size=4, angles=(2,))
 
 
 def test_a_rollout_is_a_loop_over_steps() -> None:
     system, policies = CartPole(), RBFPolicies(5, [10.0], size=3, generator=torch.Generator().manual_seed(0))
     start = spread(system.start(2, torch.Generator().manual_seed(1)), 3)
-    run = rollout(policies, system.step, FEATURES, start, steps=4)
+    run = rollout(policies, dynamics, FEATURES, start, steps=4)
     assert (run.states.shape, run.actions.shape) == ((5, 2, 3, 4), (4, 2, 3, 1))
     assert torch.equal(run.states[0, :, 0], run.states[0, :, 2])
     for t in range(4):
@@ -31,7 +36,7 @@ def test_policies_do_not_see_each_other() -> None:
     start = spread(system.start(3), 4)
 
     def returns() -> Tensor:
-        return total_reward(lambda s: system.reward(s, 1.0), rollout(policies, system.step, FEATURES, start, 5).states)
+        return total_reward(lambda s: system.reward(s, 1.0), rollout(policies, dynamics, FEATURES, start, 5).states)
 
     before = returns()
     with torch.no_grad():

@@ -5,7 +5,7 @@ import torch
 from torch import Tensor
 
 from concrete_dropout.control.policies import MLPPolicies, Population
-from concrete_dropout.control.search import SearchSettings, clipped, search, select
+from concrete_dropout.control.search import SearchSettings, begin_anew, clipped, search, select
 
 
 def make(size: int = 8) -> Population:
@@ -15,7 +15,7 @@ def make(size: int = 8) -> Population:
 FEATURES = torch.randn(16, 1, 2, generator=torch.Generator().manual_seed(1))
 
 
-def closeness(population: Population) -> Tensor:
+def closeness(population: Population, seed: int = 0) -> Tensor:
     """How well actions follow the first feature, (K, P)."""
     wanted = torch.tanh(FEATURES[..., 0])
     return -(population(FEATURES.expand(-1, population.size, -1))[..., 0] - wanted).square()
@@ -37,6 +37,20 @@ def test_the_population_improves() -> None:
     assert seen == list(range(200))
     assert len(result.mean) == len(result.best) == 200
     assert result.returns.shape == (8,)
+
+
+def test_luck_is_renewed_now_and_then() -> None:
+    seeds: list[int] = []
+
+    def objective(population: Population, seed: int) -> Tensor:
+        seeds.append(seed)
+        return closeness(population)
+
+    settings = SearchSettings(iterations=7, renew_every=3, select_every=0)
+    search(make(), objective, settings, torch.Generator().manual_seed(0))
+    assert seeds[:3] == [seeds[0]] * 3
+    assert seeds[3:6] == [seeds[3]] * 3
+    assert len(set(seeds)) == 3
 
 
 def test_clipping_is_per_policy() -> None:
@@ -67,6 +81,27 @@ def test_selection_copies_policies_with_their_optimiser_state() -> None:
     assert torch.equal(optimizer.state[weight]["exp_avg"][4], moments[4])
 
 
+def test_islands_keep_to_themselves() -> None:
+    population = make(8)
+    weight = next(population.parameters())
+    before = weight.detach().clone()
+    optimizer = torch.optim.Adam(population.parameters())
+    new = select(population, torch.arange(8.0), optimizer, spread=0.0, islands=2)
+    assert sorted(new[:4].tolist()) == [2.0, 2.0, 3.0, 3.0]
+    assert sorted(new[4:].tolist()) == [6.0, 6.0, 7.0, 7.0]
+    for number in range(8):
+        assert torch.equal(weight[number], before[int(new[number])])
+
+
+@pytest.mark.parametrize(("islands", "changed"), [(1, []), (2, [0, 1, 2, 3]), (8, [0, 1, 2, 3, 4, 5, 7])])
+def test_all_islands_but_the_best_begin_anew(islands: int, changed: list[int]) -> None:
+    population = make(8)
+    before = [parameter.detach().clone() for parameter in population.parameters()]
+    begin_anew(population, best=6, islands=islands, generator=torch.Generator().manual_seed(5))
+    weight = next(population.parameters())
+    assert [i for i in range(8) if not torch.equal(weight[i], before[0][i])] == changed
+
+
 def test_no_selection_near_the_end() -> None:
     settings = SearchSettings(iterations=250, select_every=100)
     assert [i for i in range(250) if settings.selects_after(i)] == [99, 199]
@@ -75,7 +110,9 @@ def test_no_selection_near_the_end() -> None:
     assert not any(SearchSettings(select_every=0).selects_after(i) for i in range(300))
 
 
-@pytest.mark.parametrize(("key", "value"), [("iterations", 0), ("lr", 0), ("clip", -1), ("spread", -0.1)])
+@pytest.mark.parametrize(
+    ("key", "value"), [("iterations", 0), ("lr", 0), ("clip", -1), ("spread", -0.1), ("renew_every", 0), ("islands", 0)]
+)
 def test_impossible_settings(key: str, value: float) -> None:
     with pytest.raises(ValueError, match=rf"search\.{key}="):
         SearchSettings(**{key: value})

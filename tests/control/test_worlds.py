@@ -1,14 +1,12 @@
 from __future__ import annotations
 
-import gymnasium as gym
 import numpy as np
 import pytest
 import torch
 from torch import Tensor
 
 from concrete_dropout.control.cartpole_env import CartPoleSwingUp
-from concrete_dropout.control.policies import RBFPolicies
-from concrete_dropout.control.worlds import CartPoleWorld, GymWorld
+from concrete_dropout.control.worlds import CartPoleWorld
 
 
 def generator(seed: int = 0) -> torch.Generator:
@@ -18,11 +16,6 @@ def generator(seed: int = 0) -> torch.Generator:
 def swing(features: Tensor) -> Tensor:
     """A single policy: push in the direction of the pole's motion."""
     return 5 * torch.sign(features[..., 2:3])
-
-
-def pendulum_reward(states: Tensor) -> Tensor:
-    angle = torch.atan2(states[..., 1], states[..., 0])
-    return -(angle.square() + 0.1 * states[..., 2].square())
 
 
 def test_judgements_are_what_the_environment_says() -> None:
@@ -65,22 +58,17 @@ def test_random_actions_fill_the_range() -> None:
     assert actions.mean().abs() < 0.3
 
 
-def test_a_users_environment() -> None:
-    world = GymWorld(gym.make("Pendulum-v1"), pendulum_reward, steps=20)
-    assert (world.features.number, world.limits) == (3, (2.0,))
-    policies = RBFPolicies(3, world.limits, size=1, generator=generator())
-    judgement = world.judge(policies, 2, generator())
-    again = world.judge(policies, 2, generator())
-    torch.testing.assert_close(judgement.returns, again.returns)
-    for episode, expected in zip(judgement.episodes, judgement.returns, strict=True):
-        assert (episode.states.shape, episode.actions.shape) == ((21, 3), (20, 1))
-        # The environment's reward is of the state before the action, and has a small price of the action.
-        own = pendulum_reward(episode.states[:-1]).sum() - 0.001 * episode.actions.square().sum()
-        assert float(own) == pytest.approx(float(expected), rel=1e-4)
-    assert world.start(3, generator()).shape == (3, 3)
+def test_frames_are_of_the_whole_episode() -> None:
+    world = CartPoleWorld(steps=4)
+    frames = world.frames(swing, generator())
+    assert [frame.shape for frame in frames] == [(320, 480, 3)] * 5
+    assert (frames[0] != frames[-1]).any()
+    assert world.frames_per_second == pytest.approx(10)
 
 
-@pytest.mark.parametrize(("name", "problem"), [("CartPole-v1", "actions must be"), ("FrozenLake-v1", "observations")])
-def test_environments_that_do_not_fit(name: str, problem: str) -> None:
-    with pytest.raises(ValueError, match=problem):
-        GymWorld(gym.make(name), pendulum_reward, steps=20)
+@pytest.mark.parametrize(
+    ("key", "value"), [("observation_noise", -1), ("shaping", -0.5), ("steps", 0), ("pole_length", 0)]
+)
+def test_impossible_settings(key: str, value: float) -> None:
+    with pytest.raises(ValueError, match=rf"env\.{key}={value}"):
+        CartPoleWorld(**{key: value})

@@ -5,6 +5,7 @@ import torch
 from torch import Tensor
 
 from concrete_dropout import kl_divergence, swap_dropout
+from concrete_dropout.errors import UserError
 from concrete_dropout.models import MLP, GaussianHead
 from concrete_dropout.scaling import Affine
 from concrete_dropout.tasks.dynamics import DynamicsTask
@@ -32,20 +33,20 @@ def make(kind: str = "concrete", noise: str = "heteroscedastic") -> DynamicsTask
 def test_particles_keep_their_function() -> None:
     task = make()
     states, actions = torch.zeros(K, P, S), torch.zeros(K, P, A)
-    with task.function_draws(inputs_of, K, seed=1) as step:
-        first, second = step(states, actions), step(states, actions)
+    with task.function_draws(K, seed=1) as step:
+        first, second = step(states, states, actions), step(states, states, actions)
     assert torch.equal(first, second)
     assert torch.equal(first[:, 0], first[:, 2])  # all policies meet the same functions
     assert len({tuple(row) for row in first[:, 0].tolist()}) > 1
-    with task.function_draws(inputs_of, K, seed=2) as step:
-        assert not torch.equal(step(states, actions), first)
+    with task.function_draws(K, seed=2) as step:
+        assert not torch.equal(step(states, states, actions), first)
 
 
 def test_the_mean_model_in_original_units() -> None:
     task = make("none")
     states, actions = torch.randn(K, P, S), torch.randn(K, P, A)
-    with task.function_draws(inputs_of, 0) as step:
-        after = step(states, actions)
+    with task.function_draws(0) as step:
+        after = step(states, states, actions)
     prediction = task.predict(inputs_of(states, actions).flatten(0, 1), samples=0)
     torch.testing.assert_close((after - states).double().flatten(0, 1), prediction.mean, rtol=1e-4, atol=1e-5)
 
@@ -53,19 +54,62 @@ def test_the_mean_model_in_original_units() -> None:
 @pytest.mark.parametrize("noise", ["heteroscedastic", "homoscedastic"])
 def test_gradients_reach_actions_and_leave_weights_alone(noise: str) -> None:
     task = make(noise=noise)
-    actions = torch.zeros(K, P, A, requires_grad=True)
-    with task.function_draws(inputs_of, K, seed=0) as step:
-        step(step(torch.zeros(K, P, S), actions), actions).sum().backward()
+    actions, start = torch.zeros(K, P, A, requires_grad=True), torch.zeros(K, P, S)
+    with task.function_draws(K, seed=0) as step:
+        step(start, start, actions).sum().backward()
     assert actions.grad is not None
     assert actions.grad.abs().sum() > 0
     assert all(weight.grad is None and weight.requires_grad for weight in task.network.parameters())
+
+
+@pytest.mark.parametrize("noise", ["heteroscedastic", "homoscedastic"])
+@pytest.mark.parametrize("kind", ["none", "fixed", "concrete"])
+@pytest.mark.parametrize("particles", [0, K])
+def test_layers_in_one_step_give_the_same_numbers_and_gradients(kind: str, noise: str, particles: int) -> None:
+    task = make(kind, noise)
+    states, actions = torch.randn(K, P, S), torch.randn(K, P, A)
+    found = []
+    for fused in (True, False):
+        x = states.clone().requires_grad_()
+        with task.function_draws(particles, seed=3, fused=fused) as step:
+            after = step(x, x, actions)
+        found += [(after, torch.autograd.grad(after.square().sum(), x)[0])]
+    torch.testing.assert_close(found[0], found[1], rtol=1e-4, atol=1e-5)
+
+
+def test_other_networks_go_layer_by_layer() -> None:
+    task = make("fixed", "homoscedastic")
+    task.network.layers[2] = torch.nn.Tanh()  # type: ignore[union-attr, operator]
+    states, actions = torch.randn(K, P, S), torch.randn(K, P, A)
+    with task.function_draws(K, seed=3) as step:
+        first = step(states, states, actions)
+    with task.function_draws(K, seed=3, fused=False) as step:
+        torch.testing.assert_close(step(states, states, actions), first)
+
+
+def test_noise_has_a_lower_bound() -> None:
+    task = make(noise="homoscedastic")
+    assert task.noise is not None
+    for floor in (0.0, 0.2):
+        task.noise.min_std = floor
+        for _ in range(2000):
+            task.noise.update(torch.full((S,), 1e-4))
+        assert (task.noise.tau.max().item() <= 25.0 + 1e-9) is (floor > 0)
+
+
+@pytest.mark.parametrize(("noise", "value"), [("homoscedastic", -0.1), ("heteroscedastic", 0.2)])
+def test_impossible_bounds_of_noise(noise: str, value: float) -> None:
+    network = make("none", noise).network
+    scales = {"inputs": Affine.identity(S + A), "targets": Affine.identity(S)}
+    with pytest.raises((ValueError, UserError), match=rf"task\.min_noise={value}"):
+        DynamicsTask(network, num_train=1, noise=noise, min_noise=value, **scales)
 
 
 @pytest.mark.parametrize("training", [True, False])
 def test_modes_come_back_also_after_an_error(training: bool) -> None:
     task = make()
     task.train(training)
-    with pytest.raises(RuntimeError, match="stop"), task.function_draws(inputs_of, K):
+    with pytest.raises(RuntimeError, match="stop"), task.function_draws(K):
         raise RuntimeError("stop")
     assert task.network.training is training
     assert all(weight.requires_grad for weight in task.network.parameters())

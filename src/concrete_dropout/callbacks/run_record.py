@@ -5,14 +5,14 @@ from __future__ import annotations
 import math
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
 import pytorch_lightning as pl
 from pytorch_lightning.callbacks import ModelCheckpoint
-from pytorch_lightning.loggers import WandbLogger
+from pytorch_lightning.loggers import Logger, WandbLogger
 from pytorch_lightning.utilities import rank_zero_only
 
 from concrete_dropout.callbacks.loggers import logging_interval
@@ -59,22 +59,18 @@ class RunRecord(pl.Callback):
         if not trainer.is_global_zero or self._record:
             return
         self._previous = self.folder.read_json(RUN) or {}
-        layers = [
-            {"name": row.module, "kind": row.kind, "initial_p": row.p, "owners": list(row.owners), "K": row.num_entries}
-            for row in dropout_layers(pl_module)
-        ]
         self._record = {
             "num_parameters": sum(parameter.numel() for parameter in pl_module.parameters()),
             "max_steps": None,
-            "loggers": _logger_paths(trainer, self.folder.path),
+            "loggers": logger_paths(trainer.loggers, self.folder.path),
             "checkpoints": {"last": None, "best": None},
             **self.facts,
             "state": "running",
             "error": None,
-            "started": _now(),
+            "started": now(),
             "ended": None,
             "step": 0,
-            "layers": layers,
+            "layers": described_layers(pl_module),
         }
         self._save()
 
@@ -150,10 +146,7 @@ class RunRecord(pl.Callback):
     @rank_zero_only
     def fail(self, error: BaseException) -> None:
         """The run has ended before its time."""
-        # SIGTERM reaches a trainer as a kind of SystemExit.
-        state = "interrupted" if isinstance(error, (KeyboardInterrupt, SystemExit)) else "failed"
-        text = str(error) if isinstance(error, UserError) else f"{type(error).__name__}: {error}".rstrip(": ")
-        self._close(state, text)
+        self._close(*ending(error))
 
     # Writing ----------------------------------------------------------------------------------------------------
 
@@ -192,7 +185,7 @@ class RunRecord(pl.Callback):
         # Spawned processes write the record; the one that launched them has only the file.
         self._record = self._record or self.folder.read_json(RUN) or {}
         if self._record:
-            self._record |= {"state": state, "error": error, "ended": _now()}
+            self._record |= {"state": state, "error": error, "ended": now()}
             self._save()
 
     def _save(self) -> None:
@@ -223,9 +216,25 @@ def relative(path: str | Path, folder: Path) -> str:
     return os.path.relpath(absolute, root) if absolute.is_relative_to(root) else str(absolute)
 
 
-def _logger_paths(trainer: pl.Trainer, folder: Path) -> dict[str, str | None]:
+def described_layers(task: pl.LightningModule) -> list[dict[str, Any]]:
+    """The dropout layers of a task's network as run.json has them."""
+    return [
+        {"name": row.module, "kind": row.kind, "initial_p": row.p, "owners": list(row.owners), "K": row.num_entries}
+        for row in dropout_layers(task)
+    ]
+
+
+def ending(error: BaseException) -> tuple[str, str]:
+    """How run.json names an end before its time: "interrupted" or "failed", and the message."""
+    # SIGTERM reaches a trainer as a kind of SystemExit.
+    state = "interrupted" if isinstance(error, (KeyboardInterrupt, SystemExit)) else "failed"
+    return state, str(error) if isinstance(error, UserError) else f"{type(error).__name__}: {error}".rstrip(": ")
+
+
+def logger_paths(loggers: Sequence[Logger], folder: Path) -> dict[str, str | None]:
+    """Where loggers keep what they log, as seen from the run folder."""
     paths: dict[str, str | None] = {"wandb": None}
-    for logger in trainer.loggers:
+    for logger in loggers:
         name = type(logger).__name__.removesuffix("Logger").lower()
         # W&B's own folder is the parent of the one for files.
         place = Path(logger.experiment.dir).parent if isinstance(logger, WandbLogger) else logger.log_dir
@@ -237,5 +246,6 @@ def _is_training(name: str) -> bool:
     return not name.startswith(EVALUATION)
 
 
-def _now() -> str:
+def now() -> str:
+    """The time, with its zone."""
     return datetime.now(timezone.utc).astimezone().isoformat(timespec="seconds")

@@ -90,8 +90,10 @@ def keepers(config: Mapping[str, Any], folder: Path, selection: Selection | None
     return kept
 
 
-def build_trainer(cfg: DictConfig, callbacks: list[pl.Callback], loggers: list[Logger], folder: Path) -> pl.Trainer:
-    """The trainer; checkpoints are written in one piece."""
+def build_trainer(
+    cfg: DictConfig, callbacks: list[pl.Callback], loggers: list[Logger], folder: Path, **options: Any
+) -> pl.Trainer:
+    """The trainer, with ``options`` on top of the config's; checkpoints are written in one piece."""
     try:
         trainer: pl.Trainer = factory(cfg, "trainer")(
             callbacks=callbacks,
@@ -99,6 +101,7 @@ def build_trainer(cfg: DictConfig, callbacks: list[pl.Callback], loggers: list[L
             default_root_dir=folder,
             enable_progress_bar=any(isinstance(callback, ProgressBar) for callback in callbacks),
             plugins=[AtomicCheckpointIO()],
+            **options,
         )
     except MisconfigurationException as error:
         asked = f"trainer.accelerator={cfg.trainer.accelerator} trainer.devices={cfg.trainer.devices}"

@@ -20,7 +20,7 @@ from concrete_dropout.cli.study_plan import covering, planned, point
 from concrete_dropout.cli.typecheck import check_node, check_top_level, closest
 from concrete_dropout.errors import UserError
 
-SETTINGS = ("dropout", "optim", "data")  # cheap to build: their constructors check values and read no data
+SETTINGS = ("dropout", "optim", "data", "agent")  # cheap to build: their constructors check values and read no data
 NOT_KEYS = {"_target_", "_partial_"}
 
 
@@ -51,8 +51,13 @@ def check_config(config: dict[str, Any], touched: set[str] | None = None) -> Non
     check_top_level(config)
     for key in sorted(config, key=lambda name: name not in (touched or set())):
         check_node(key, config[key], get_object)
-        if key in SETTINGS:
+        if key in SETTINGS and _is_whole(config[key]):
             factory(config, key)()
+
+
+def _is_whole(node: dict[str, Any]) -> bool:
+    """Whether a node names something that it can build by itself."""
+    return bool(node.get("_target_")) and not node.get("_partial_")
 
 
 def _parse(text: str) -> Override:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from hydra.errors import InstantiationException
 from hydra.utils import instantiate
 
 from concrete_dropout.errors import UserError
@@ -15,7 +16,12 @@ def factory(cfg: Mapping[str, Any], key: str) -> Callable[..., Any]:
 
     Settings refuse a value with a ValueError that names it; such a one is the user's to mend.
     """
-    partial: Callable[..., Any] = instantiate(cfg[key], _partial_=True, _convert_="all")
+    try:
+        partial: Callable[..., Any] = instantiate(cfg[key], _partial_=True, _convert_="all")
+    except InstantiationException as error:  # of settings inside of it, which are built at once
+        if isinstance(error.__cause__, ValueError):
+            raise UserError(str(error.__cause__)) from error
+        raise
 
     def build(*args: Any, **kwargs: Any) -> Any:
         try:

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import pytorch_lightning as pl
 from hydra.core.hydra_config import HydraConfig
@@ -106,8 +106,20 @@ def facts(cfg: DictConfig) -> dict[str, Any]:
     }
 
 
+class Ending(Protocol):
+    """A record of a run, as far as its end is concerned."""
+
+    facts: dict[str, Any]
+
+    def finish(self) -> None:
+        """The run has done all that it was asked for."""
+
+    def fail(self, error: BaseException) -> None:
+        """The run has ended before its time."""
+
+
 @contextmanager
-def recording(record: RunRecord, folder: Path, is_first: bool = True) -> Iterator[None]:
+def recording(record: Ending, folder: Path, is_first: bool = True) -> Iterator[None]:
     """The life of a run in run.json, from its start to however it ends; then W&B's end, and a report of what there is.
 
     Args:

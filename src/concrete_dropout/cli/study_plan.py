@@ -16,7 +16,7 @@ from omegaconf import DictConfig, OmegaConf, open_dict
 from concrete_dropout.cli.typecheck import closest
 from concrete_dropout.errors import UserError
 
-KINDS = ("comparison", "uci_table", "camvid_table")  # of reports; the first is for any grid
+KINDS = ("comparison", "uci_table", "camvid_table", "control")  # of reports; the first is for any grid
 FIELDS = ("kind", "grid", "settings")
 MAX_NAME = 80  # file systems allow 255 bytes, but W&B adds its own to a path
 TAKEN = re.compile(r"[.-].*|(study|run|summary)\.json|(table|metrics)\.\w+|report\.html|run\.log|wandb|figures")

@@ -15,11 +15,10 @@ import torch
 from torch import Tensor
 
 from concrete_dropout.control.policies import Population
-from concrete_dropout.control.rollouts import match_moments, rollout, spread, total_reward
-from concrete_dropout.control.search import SearchSettings, search
-from concrete_dropout.control.worlds import Judgement, Policy, World
-from concrete_dropout.data.transitions import TransitionsData, inputs_of
-from concrete_dropout.dropout.streams import Mask
+from concrete_dropout.control.rollouts import Policy, match_moments, rollout, spread, total_reward
+from concrete_dropout.control.search import SearchSettings, begin_anew, search
+from concrete_dropout.control.worlds import Judgement, World
+from concrete_dropout.data.transitions import TransitionsData
 from concrete_dropout.tasks.dynamics import DynamicsTask
 
 
@@ -33,7 +32,6 @@ class AgentSettings:
         particles: K, function draws that a rollout of the search has.
         choosing_particles: the same, when the best policy is chosen by its true reward.
         starts: that a policy is judged from, in the true world.
-        mask: of Concrete layers in rollouts, "bernoulli" (hard) or "concrete".
         mean_model: roll out through the model without dropout instead of function draws: a control.
         moment_matching: draw particles anew from a Gaussian after every step, as Deep PILCO does.
         search: of policies.
@@ -44,15 +42,15 @@ class AgentSettings:
     particles: int = 8
     choosing_particles: int = 32
     starts: int = 50
-    mask: Mask = "bernoulli"
     mean_model: bool = False
     moment_matching: bool = False
     search: SearchSettings = field(default_factory=SearchSettings)
 
     def __post_init__(self) -> None:
-        for key, least in (("episodes", 0), ("random_episodes", 1), ("particles", 2), ("choosing_particles", 2)):
-            if getattr(self, key) < least:
-                raise ValueError(f"agent.{key}={getattr(self, key)} must be at least {least}")
+        least = {"episodes": 1, "random_episodes": 1, "particles": 2, "choosing_particles": 2, "starts": 2}
+        for key, number in least.items():
+            if getattr(self, key) < number:
+                raise ValueError(f"agent.{key}={getattr(self, key)} must be at least {number}")
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,10 +58,10 @@ class Outcome:
     """What came of an episode.
 
     Attributes:
-        episode: its number; 0 has random actions.
+        episode: its number; the first with a learned policy is 1.
         chosen: which policy of the population acted.
         model_return: of that policy, inside of the learned model.
-        judgement: of it, in the true world.
+        judgement: of it, in the true world. Its episodes are not trained on.
     """
 
     episode: int
@@ -78,11 +76,11 @@ class Agent:
     Args:
         world: where it acts.
         task: its dynamics model.
-        data: its experience.
+        data: its experience, with at least one episode: see ``explore``.
         population: its policies.
         settings: what it does.
         make_trainer: a Lightning trainer for one fit of the model.
-        seed: of everything random besides the fits.
+        generator: of everything random besides the fits, which take torch's own.
     """
 
     def __init__(
@@ -93,90 +91,83 @@ class Agent:
         population: Population,
         settings: AgentSettings,
         make_trainer: Callable[[], pl.Trainer],
-        seed: int = 0,
+        generator: torch.Generator,
     ) -> None:
         self.world, self.task, self.data, self.population = world, task, data, population
-        self.settings, self.make_trainer = settings, make_trainer
-        self.generator = torch.Generator().manual_seed(seed)
-        self.episode = 0  # the next one
+        self.settings, self.make_trainer, self.generator = settings, make_trainer, generator
+        self.episode = 0  # played so far
+        self.chosen = 0  # the policy that acted last
 
-    def explore(self) -> None:
-        """The first episodes, with random actions."""
-        for _ in range(self.settings.random_episodes):
-            self._act(self.world.random_policy(self.generator))
-
-    def play(self, on_iteration: Callable[[int, Tensor], None] | None = None) -> Outcome:
+    def play(self) -> Outcome:
         """One episode: learn, improve, choose, be judged, act."""
         self.fit()
-        search(self.population, self.climb, self.settings.search, self.generator, on_iteration)
-        chosen, model_return = self.choose()
-        judgement = self.world.judge(self.policy(chosen), self.settings.starts, self.generator)
-        self._act(self.policy(chosen))
+        if self.episode:
+            begin_anew(self.population, self.chosen, self.settings.search.islands, self.generator)
+        search(self.population, self.climb, self.settings.search, self.generator)
+        self.chosen, model_return = self.choose()
+        judgement = self.world.judge(self.policy(), self.settings.starts, self.generator)
+        self.data.add(self.world.judge(self.policy(), 1, self.generator).episodes[0])
         self.episode += 1
-        return Outcome(self.episode, chosen, model_return, judgement)
+        return Outcome(self.episode, self.chosen, model_return, judgement)
 
     def fit(self) -> None:
         """Train the model on all that was seen, from where it is."""
-        spec = self.data.spec
-        self.task.follow(spec.num_train, spec.inputs, spec.targets)
+        self.follow()
         self.make_trainer().fit(self.task, datamodule=self.data)
 
-    def climb(self, population: Population) -> Tensor:
+    def follow(self) -> None:
+        """Tell the model how much data there are, and on which scale."""
+        spec = self.data.spec
+        self.task.follow(spec.num_train, spec.inputs, spec.targets)
+
+    def climb(self, population: Population, seed: int) -> Tensor:
         """Shaped returns (K, P) of all policies in the model: what the search climbs."""
-        return self._imagined(population, self.settings.particles, self.world.shaped_reward)
+        return self.imagine(population, self.settings.particles, self.world.shaped_reward, seed)
 
     @torch.no_grad()
     def choose(self) -> tuple[int, float]:
         """The policy with the highest true reward in the model, and that."""
-        returns = self._imagined(self.population, self.settings.choosing_particles, self.world.reward).mean(0)
+        seed = int(torch.randint(2**62, (), generator=self.generator))
+        returns = self.imagine(self.population, self.settings.choosing_particles, self.world.reward, seed).mean(0)
         return int(returns.argmax()), float(returns.max())
 
-    def policy(self, number: int) -> Policy:
-        """One policy of the population, for features (K, 1, D)."""
-
-        def act(features: Tensor) -> Tensor:
-            everyone = (features / self.world.feature_scale).expand(-1, self.population.size, -1)
-            return self.population(everyone)[:, number : number + 1]
-
-        return act
+    def policy(self, number: int | None = None) -> Policy:
+        """One policy of the population, by default the chosen one, for features (K, 1, D)."""
+        return self.population.single(self.chosen if number is None else number)
 
     def state_dict(self) -> dict[str, Any]:
-        """All that the agent knows, in tensors and numbers."""
+        """All that the agent knows besides the weights of its model, in tensors and numbers."""
         return {
-            "task": self.task.state_dict(),
             "population": self.population.state_dict(),
             "generator": self.generator.get_state(),
             "episode": self.episode,
+            "chosen": self.chosen,
             "data": self.data.state_dict(),
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Be the agent that was saved."""
-        self.task.load_state_dict(state["task"])
         self.population.load_state_dict(state["population"])
         self.generator.set_state(state["generator"])
-        self.episode = state["episode"]
+        self.episode, self.chosen = state["episode"], state["chosen"]
         self.data.load_state_dict(state["data"])
 
-    def _act(self, policy: Policy) -> None:
-        """Gain experience: one episode in the world."""
-        self.data.add(self.world.judge(policy, 1, self.generator).episodes[0])
-
-    def _imagined(self, population: Population, particles: int, reward: Callable[[Tensor], Tensor]) -> Tensor:
-        """Returns (K, P) of a rollout through function draws of the model, new ones each time."""
-        features, matching = self.data.features, self.settings.moment_matching
-        seed = int(torch.randint(2**62, (), generator=self.generator))
-        start = spread(self.world.start(particles, self.generator), population.size)
+    def imagine(self, population: Population, particles: int, reward: Callable[[Tensor], Tensor], seed: int) -> Tensor:
+        """Returns (K, P) of rollouts through K function draws of the model; starts and draws are those of the seed."""
+        luck = torch.Generator().manual_seed(seed)
+        start = spread(self.world.start(particles, luck), population.size)
         draws = 0 if self.settings.mean_model else particles
-        with self.task.function_draws(
-            lambda states, actions: inputs_of(features, states, actions), draws, seed=seed, mask=self.settings.mask
-        ) as step:
+        with self.task.function_draws(draws, seed=seed, mask=self.task.mask) as step:
 
-            def dynamics(states: Tensor, actions: Tensor) -> Tensor:
-                after = step(states, actions)
-                return match_moments(after, self.generator) if matching else after
+            def dynamics(states: Tensor, seen: Tensor, actions: Tensor) -> Tensor:
+                after = step(states, seen, actions)
+                return match_moments(after, luck) if self.settings.moment_matching else after
 
-            run = rollout(
-                population, dynamics, lambda s: features(s) / self.world.feature_scale, start, self.world.steps
-            )
+            run = rollout(population.acting(), dynamics, self.world.features, start, self.world.steps)
         return total_reward(reward, run.states)
+
+
+def explore(world: World, data: TransitionsData, episodes: int, generator: torch.Generator) -> None:
+    """The first experience: episodes with random actions."""
+    for _ in range(episodes):
+        data.add(world.judge(world.random_policy(generator), 1, generator).episodes[0])

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import pairwise
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -20,23 +21,29 @@ def saturate(x: Tensor) -> Tensor:
     >>> saturate(torch.tensor([0.0, math.pi / 2, -math.pi / 2]))
     tensor([ 0.,  1., -1.])
     """
-    return (9 * torch.sin(x) + torch.sin(3 * x)) / 8
+    sin = torch.sin(x)
+    return sin * (1.5 - 0.5 * sin.square())  # the same by sin 3x = 3 sin x - 4 sin^3 x, with one sine
 
 
 class Population(nn.Module, ABC):
     """Policies that map features of a state to an action within [-limit, limit].
 
     Args:
+        num_features: D.
         limits: the largest action in each of A directions.
+        scale: (D,), roughly how far features range, so that policies see numbers around 1; by default 1 each.
 
     Shapes: features (K, P, D), policy number p in [:, p] -> actions (K, P, A).
     """
 
     limits: Tensor
+    scale: Tensor
 
-    def __init__(self, limits: Sequence[float]) -> None:
+    def __init__(self, num_features: int, limits: Sequence[float], scale: Sequence[float] | None = None) -> None:
         super().__init__()
-        self.register_buffer("limits", torch.tensor(limits, dtype=torch.get_default_dtype()))
+        dtype = torch.get_default_dtype()
+        self.register_buffer("limits", torch.tensor(limits, dtype=dtype))
+        self.register_buffer("scale", torch.tensor(scale or [1.0] * num_features, dtype=dtype))
 
     @property
     def size(self) -> int:
@@ -44,12 +51,29 @@ class Population(nn.Module, ABC):
         return next(self.parameters()).shape[0]
 
     @abstractmethod
-    def outputs(self, features: Tensor) -> Tensor:
-        """Actions (K, P, A) before they are squashed."""
+    def prepared(self) -> Callable[[Tensor], Tensor]:
+        """Actions (K, P, A) before they are squashed, as a function of features (K, P, D).
+
+        What does not depend on features is computed once here instead of at every step of a rollout.
+        """
+
+    def acting(self) -> Callable[[Tensor], Tensor]:
+        """The policies as they are now: features (K, P, D) -> actions (K, P, A)."""
+        outputs = self.prepared()
+        return lambda features: self.limits * saturate(outputs(features))
 
     def forward(self, features: Tensor) -> Tensor:
         """Actions (K, P, A)."""
-        return self.limits * saturate(self.outputs(features))
+        return self.acting()(features)
+
+    def single(self, number: int) -> Callable[[Tensor], Tensor]:
+        """One of the policies as it is now: features (K, 1, D) -> actions (K, 1, A)."""
+        everyone = self.acting()
+        return lambda features: everyone(features.expand(-1, self.size, -1))[:, number : number + 1]
+
+    @abstractmethod
+    def renew(self, numbers: Tensor, generator: torch.Generator | None = None) -> None:
+        """New random policies in place of those with these numbers, (n,)."""
 
     @torch.no_grad()
     def replace(self, worse: Tensor, better: Tensor, spread: float, generator: torch.Generator | None = None) -> None:
@@ -72,7 +96,9 @@ class RBFPolicies(Population):
         limits: the largest action in each of A directions.
         size: P.
         units: bumps of a policy.
-        width: of the bumps at the start, in units of the features.
+        width: of the bumps at the start, in units of the scaled features.
+        strength: of the bumps at the start.
+        scale: of features.
         generator: of the random start.
 
     >>> RBFPolicies(5, [10.0], size=16)(torch.zeros(8, 16, 5)).shape
@@ -86,21 +112,68 @@ class RBFPolicies(Population):
         size: int = 16,
         units: int = 30,
         width: float = 1.0,
+        strength: float = 1.0,
+        scale: Sequence[float] | None = None,
         generator: torch.Generator | None = None,
     ) -> None:
-        super().__init__(limits)
-        self.centres = nn.Parameter(torch.randn(size, units, num_features, generator=generator))
-        self.log_widths = nn.Parameter(torch.full((size, num_features), math.log(width)))
-        self.weights = nn.Parameter(torch.randn(size, units, len(limits), generator=generator))
+        super().__init__(num_features, limits, scale)
+        if size < 1 or units < 1 or not width > 0:
+            raise ValueError(f"policy.size={size}, policy.units={units} and policy.width={width} must be above 0")
+        self.width, self.strength = width, strength
+        self.centres = nn.Parameter(torch.empty(size, units, num_features))
+        self.log_widths = nn.Parameter(torch.empty(size, num_features))
+        self.weights = nn.Parameter(torch.empty(size, units, len(limits)))
+        self.renew(torch.arange(size), generator)
 
-    def outputs(self, features: Tensor) -> Tensor:
+    @torch.no_grad()
+    def renew(self, numbers: Tensor, generator: torch.Generator | None = None) -> None:
+        """Centres and weights from a Gaussian, widths alike."""
+        for parameter, strength in ((self.centres, 1.0), (self.weights, self.strength)):
+            parameter[numbers] = strength * torch.randn(len(numbers), *parameter.shape[1:], generator=generator)
+        self.log_widths[numbers] = math.log(self.width)
+
+    def prepared(self) -> Callable[[Tensor], Tensor]:
         """Weighted sums of bumps."""
         precisions = torch.exp(-self.log_widths)
-        f = (features * precisions).transpose(0, 1)  # (P, K, D)
-        c = self.centres * precisions.unsqueeze(1)  # (P, U, D)
-        # |f - c|^2 = |f|^2 + |c|^2 - 2 f c: one product of matrices instead of all differences.
-        squares = f.square().sum(-1, keepdim=True) + c.square().sum(-1).unsqueeze(1) - 2 * f @ c.transpose(1, 2)
-        return (torch.exp(-squares.clamp(min=0) / 2) @ self.weights).transpose(0, 1)
+        gain = precisions / self.scale  # (P, D)
+        centres = self.centres * precisions.unsqueeze(1)  # (P, U, D)
+
+        def outputs(features: Tensor) -> Tensor:
+            f = (features * gain).transpose(0, 1)  # (P, K, D)
+            return bumps(f, centres, self.weights).transpose(0, 1)
+
+        return outputs
+
+
+def bumps(f: Tensor, centres: Tensor, weights: Tensor) -> Tensor:
+    """sum_u w_u exp(-|f - c_u|^2 / 2), in one step of autograd.
+
+    Shapes: f (P, K, D), centres (P, U, D), weights (P, U, A) -> (P, K, A).
+    """
+    out: Tensor = _Bumps.apply(f, centres, weights)
+    return out
+
+
+class _Bumps(torch.autograd.Function):
+    """Rollouts call it at every step with few rows: what takes time is the number of operations."""
+
+    @staticmethod
+    def forward(ctx: Any, f: Tensor, c: Tensor, w: Tensor) -> Tensor:
+        # -|f - c|^2 / 2 = f c - |f|^2 / 2 - |c|^2 / 2: one product of matrices instead of all differences.
+        closeness = torch.baddbmm(c.square().sum(-1).unsqueeze(1), f, c.transpose(1, 2), beta=-0.5)  # (P, K, U)
+        e = closeness.sub_(f.square().sum(-1, keepdim=True), alpha=0.5).exp_()
+        ctx.save_for_backward(f, c, w, e)
+        return e @ w
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        f, c, w, e = ctx.saved_tensors
+        g = gradients[0]
+        d = (g @ w.transpose(1, 2)).mul_(e)  # (P, K, U), of the exponents: d/df = c - f, d/dc = f - c
+        of_f = torch.addcmul(d @ c, d.sum(2, keepdim=True), f, value=-1)
+        back = d.transpose(1, 2)
+        of_c = torch.addcmul(back @ f, back.sum(2, keepdim=True), c, value=-1)
+        return of_f, of_c, e.transpose(1, 2) @ g
 
 
 class MLPPolicies(Population):
@@ -111,6 +184,8 @@ class MLPPolicies(Population):
         limits: the largest action in each of A directions.
         size: P.
         hidden: widths of the hidden layers.
+        strength: of the last layer's weights at the start.
+        scale: of features.
         generator: of the random start.
     """
 
@@ -120,18 +195,34 @@ class MLPPolicies(Population):
         limits: Sequence[float],
         size: int = 16,
         hidden: Sequence[int] = (50,),
+        strength: float = 1.0,
+        scale: Sequence[float] | None = None,
         generator: torch.Generator | None = None,
     ) -> None:
-        super().__init__(limits)
-        widths = [num_features, *hidden, len(limits)]
+        super().__init__(num_features, limits, scale)
+        self.strength = strength
         self.weights, self.biases = nn.ParameterList(), nn.ParameterList()
-        for fan_in, fan_out in pairwise(widths):
-            self.weights.append(torch.randn(size, fan_in, fan_out, generator=generator) / math.sqrt(fan_in))
-            self.biases.append(torch.zeros(size, 1, fan_out))
+        for fan_in, fan_out in pairwise([num_features, *hidden, len(limits)]):
+            self.weights.append(torch.empty(size, fan_in, fan_out))
+            self.biases.append(torch.empty(size, 1, fan_out))
+        self.renew(torch.arange(size), generator)
 
-    def outputs(self, features: Tensor) -> Tensor:
-        """What the last layer gives."""
-        x = features.transpose(0, 1)  # (P, K, D)
+    @torch.no_grad()
+    def renew(self, numbers: Tensor, generator: torch.Generator | None = None) -> None:
+        """Weights from a Gaussian by their fan-in, no biases."""
         for layer, (weight, bias) in enumerate(zip(self.weights, self.biases, strict=True)):
-            x = torch.baddbmm(bias, x if layer == 0 else torch.tanh(x), weight)
-        return x.transpose(0, 1)
+            strength = self.strength if layer == len(self.weights) - 1 else 1.0
+            new = torch.randn(len(numbers), *weight.shape[1:], generator=generator)
+            weight[numbers] = strength * new / math.sqrt(weight.shape[1])
+            bias[numbers] = 0.0
+
+    def prepared(self) -> Callable[[Tensor], Tensor]:
+        """What the last layer gives."""
+
+        def outputs(features: Tensor) -> Tensor:
+            x = (features / self.scale).transpose(0, 1)  # (P, K, D)
+            for layer, (weight, bias) in enumerate(zip(self.weights, self.biases, strict=True)):
+                x = torch.baddbmm(bias, x if layer == 0 else torch.tanh(x), weight)
+            return x.transpose(0, 1)
+
+        return outputs

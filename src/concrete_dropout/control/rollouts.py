@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-Dynamics = Callable[[Tensor, Tensor], Tensor]  # state (..., S), action (..., A) -> next state (..., S)
+Dynamics = Callable[[Tensor, Tensor, Tensor], Tensor]  # states (..., S), their features, actions -> next states
 Seen = Callable[[Tensor], Tensor]  # states (K, P, S) -> features (K, P, D)
 Policy = Callable[[Tensor], Tensor]  # features (K, P, D) -> actions (K, P, A)
 
@@ -25,8 +25,9 @@ def rollout(policy: Policy, dynamics: Dynamics, features: Seen, start: Tensor, s
     """Let policies act from starts (K, P, S) for so many steps; gradients flow through all of it."""
     states, actions = [start], []
     for _ in range(steps):
-        actions.append(policy(features(states[-1])))
-        states.append(dynamics(states[-1], actions[-1]))
+        seen = features(states[-1])
+        actions.append(policy(seen))
+        states.append(dynamics(states[-1], seen, actions[-1]))
     return Rollout(torch.stack(states), torch.stack(actions))
 
 

@@ -2,6 +2,12 @@
 
 A single policy often ends in a poor local optimum: most restarts never swing the pole up. Now and then the worse half
 of the population is therefore replaced by changed copies of the better half.
+
+A population may live on several islands, whose policies only replace each other. After an episode one island begins
+anew: in a model that has become better, a fresh search often finds what the old one cannot reach any more.
+
+Starts and function draws stay the same for some iterations. With new ones at every step, gradients point elsewhere each
+time, and policies do not get far where functions differ much; with the same ones for ever, they fit these few alone.
 """
 
 from __future__ import annotations
@@ -14,7 +20,7 @@ from torch import Tensor
 
 from concrete_dropout.control.policies import Population
 
-Objective = Callable[[Population], Tensor]  # returns (K, P) of a rollout, to be maximised
+Objective = Callable[[Population, int], Tensor]  # a seed -> returns (K, P) of rollouts with its luck, to be maximised
 
 
 @dataclass(frozen=True)
@@ -27,21 +33,25 @@ class SearchSettings:
         clip: largest norm of a policy's gradient.
         select_every: iterations between selections; 0 for none.
         spread: how much copies are changed, in standard deviations of each parameter.
+        renew_every: iterations with the same starts and function draws.
+        islands: parts of the population that do not replace each other; all but the best begin anew in every episode.
     """
 
     iterations: int = 300
     lr: float = 0.02
-    clip: float = 1.0
-    select_every: int = 100
-    spread: float = 0.1
+    clip: float = 100.0
+    select_every: int = 50
+    spread: float = 0.2
+    renew_every: int = 25
+    islands: int = 2
 
     def __post_init__(self) -> None:
-        for key in ("iterations", "lr", "clip"):
+        for key in ("iterations", "lr", "clip", "renew_every", "islands"):
             if not getattr(self, key) > 0:
-                raise ValueError(f"search.{key}={getattr(self, key)} must be above 0")
+                raise ValueError(f"agent.search.{key}={getattr(self, key)} must be above 0")
         for key in ("select_every", "spread"):
             if not getattr(self, key) >= 0:
-                raise ValueError(f"search.{key}={getattr(self, key)} must be 0 or more")
+                raise ValueError(f"agent.search.{key}={getattr(self, key)} must be 0 or more")
 
     def selects_after(self, iteration: int) -> bool:
         """Whether a selection follows; not near the end, where a copy would have no time to improve."""
@@ -63,24 +73,26 @@ def search(
     population: Population,
     objective: Objective,
     settings: SearchSettings,
-    generator: torch.Generator | None = None,
+    generator: torch.Generator,
     on_iteration: Callable[[int, Tensor], None] | None = None,
 ) -> SearchResult:
     """Improve the policies of a population in place.
 
     Args:
         population: of policies.
-        objective: called in every iteration, with new random numbers if it wants to.
+        objective: called in every iteration.
         settings: how.
-        generator: of the changes of copies.
+        generator: of seeds for the objective, and of the changes of copies.
         on_iteration: sees the iteration and the returns (P,), for a progress bar.
     """
     parameters = list(population.parameters())
     optimizer = torch.optim.Adam(parameters, lr=settings.lr)
     smoothed: Tensor | None = None
-    means, bests = [], []
+    means, bests, seed = [], [], 0
     for iteration in range(settings.iterations):
-        returns = objective(population).mean(0)  # (P,)
+        if iteration % settings.renew_every == 0:
+            seed = int(torch.randint(2**62, (), generator=generator))
+        returns = objective(population, seed).mean(0)  # (P,)
         gradients = torch.autograd.grad(-returns.sum(), parameters)
         for parameter, gradient in zip(parameters, clipped(gradients, settings.clip), strict=True):
             parameter.grad = gradient
@@ -91,14 +103,8 @@ def search(
         bests.append(float(seen.max()))
         if on_iteration is not None:
             on_iteration(iteration, seen)
-        left = settings.iterations - iteration - 1
-        # A copy without time to improve would be worse than what it replaced.
-        if (
-            settings.select_every
-            and (iteration + 1) % settings.select_every == 0
-            and left >= settings.select_every // 2
-        ):
-            smoothed = select(population, smoothed, optimizer, settings.spread, generator)
+        if settings.selects_after(iteration):
+            smoothed = select(population, smoothed, optimizer, settings.spread, generator, settings.islands)
     assert smoothed is not None
     return SearchResult(smoothed, means, bests)
 
@@ -117,16 +123,38 @@ def select(
     optimizer: torch.optim.Optimizer,
     spread: float,
     generator: torch.Generator | None = None,
+    islands: int = 1,
 ) -> Tensor:
-    """Replace the worse half by changed copies of the better half, with its optimiser state; the returns of the new."""
-    order = returns.argsort(descending=True)
-    half = population.size // 2
-    better, worse = order[:half], order[len(order) - half :]
-    population.replace(worse, better, spread, generator)
-    for state in optimizer.state.values():
-        for entry in state.values():
-            if isinstance(entry, Tensor) and entry.dim() and entry.shape[0] == population.size:
-                entry[worse] = entry[better]
+    """On every island the worse half becomes changed copies of the better half, with their optimiser state.
+
+    Returns:
+        The returns (P,) of the new population, copies counting as what they were copied from.
+    """
     returns = returns.clone()
-    returns[worse] = returns[better]
+    for island in islands_of(population.size, islands):
+        order = island[returns[island].argsort(descending=True)]
+        half = len(order) // 2
+        better, worse = order[:half], order[len(order) - half :]
+        population.replace(worse, better, spread, generator)
+        for state in optimizer.state.values():
+            for entry in state.values():
+                if isinstance(entry, Tensor) and entry.dim() and entry.shape[0] == population.size:
+                    entry[worse] = entry[better]
+        returns[worse] = returns[better]
     return returns
+
+
+def islands_of(size: int, islands: int) -> list[Tensor]:
+    """Numbers of the policies on each island.
+
+    >>> [island.tolist() for island in islands_of(5, 2)]
+    [[0, 1, 2], [3, 4]]
+    """
+    return list(torch.arange(size).tensor_split(min(islands, size)))
+
+
+def begin_anew(population: Population, best: int, islands: int, generator: torch.Generator) -> None:
+    """New policies on all islands but the one of the ``best``; with one island nothing changes."""
+    for island in islands_of(population.size, islands):
+        if best not in island.tolist():
+            population.renew(island, generator)

@@ -7,22 +7,22 @@ has to learn. A world is also where it acts, and where its policies are judged.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
-import gymnasium as gym
-import numpy as np
 import torch
 from torch import Tensor
 
 from concrete_dropout.control.cartpole import STATE_NAMES, CartPole
 from concrete_dropout.control.cartpole_env import STEPS
-from concrete_dropout.control.rollouts import rollout, spread, total_reward
+from concrete_dropout.control.drawing import draw_cartpole
+from concrete_dropout.control.rollouts import Policy, Rollout, rollout, spread, total_reward
+from concrete_dropout.control.video import Frame
 from concrete_dropout.data.features import Features
 from concrete_dropout.data.transitions import Episode
 
 Reward = Callable[[Tensor], Tensor]  # states (..., S) -> (...)
-Policy = Callable[[Tensor], Tensor]  # features (K, P, D) -> actions (K, P, A)
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,7 +55,7 @@ class World(ABC):
     action_names: tuple[str, ...]
     limits: tuple[float, ...]
     steps: int
-    feature_scale: Tensor
+    feature_scale: tuple[float, ...]
 
     @abstractmethod
     def reward(self, states: Tensor) -> Tensor:
@@ -73,6 +73,15 @@ class World(ABC):
     def judge(self, policy: Policy, number: int, generator: torch.Generator) -> Judgement:
         """Let a single policy (P = 1) act in the world from ``number`` starts."""
 
+    @property
+    def frames_per_second(self) -> float:
+        """Of a video that moves as fast as the system."""
+        return 10.0
+
+    def frames(self, policy: Policy, generator: torch.Generator) -> list[Frame]:
+        """Pictures (H, W, 3) of an episode under a single policy; none where the world cannot be drawn."""
+        return []
+
     def random_policy(self, generator: torch.Generator) -> Policy:
         """Actions that do not look at the state: uniform within the limits."""
         limits = torch.tensor(self.limits)
@@ -88,26 +97,31 @@ class CartPoleWorld(World):
     """The cart-pole swing-up, with exact batched dynamics to judge policies by.
 
     Args:
-        system: its constants.
         steps: of an episode.
         observation_noise: standard deviation of what is added to every observed component; rewards are of true states.
         shaping: weight of a second, wider reward in the search, whose gradient does not vanish while the pole hangs.
         shaping_width: of that reward, in m.
+        **constants: of ``CartPole``.
     """
 
     def __init__(
         self,
-        system: CartPole | None = None,
         steps: int = STEPS,
         observation_noise: float = 0.01,
         shaping: float = 0.5,
         shaping_width: float = 0.75,
+        **constants: Any,
     ) -> None:
-        self.system = system or CartPole()
+        for key, value, least in (("observation_noise", observation_noise, 0), ("shaping", shaping, 0)):
+            if value < least:
+                raise ValueError(f"env.{key}={value} must be {least} or more")
+        if steps < 1 or shaping_width <= 0:
+            raise ValueError(f"env.steps={steps} and env.shaping_width={shaping_width} must be above 0")
+        self.system = CartPole(**constants)
         self.features = Features(size=4, angles=(2,))
         self.state_names, self.action_names = STATE_NAMES, ("force",)
         self.limits, self.steps = (self.system.max_force,), steps
-        self.feature_scale = torch.tensor([1.0, 2.0, 5.0, 1.0, 1.0])
+        self.feature_scale = (1.0, 2.0, 5.0, 1.0, 1.0)
         self.observation_noise, self.shaping, self.shaping_width = observation_noise, shaping, shaping_width
 
     def reward(self, states: Tensor) -> Tensor:
@@ -122,9 +136,25 @@ class CartPoleWorld(World):
         """Hanging, near rest."""
         return self.system.start(number, generator)
 
-    @torch.no_grad()
     def judge(self, policy: Policy, number: int, generator: torch.Generator) -> Judgement:
         """All starts at once, in float64."""
+        run, observed = self._run(policy, number, generator)
+        episodes = [Episode(observed[:, n], run.actions[:, n, 0].float()) for n in range(number)]
+        return Judgement(total_reward(self.reward, run.states)[:, 0], episodes)
+
+    @property
+    def frames_per_second(self) -> float:
+        """One frame per time step."""
+        return 1 / self.system.time_step
+
+    def frames(self, policy: Policy, generator: torch.Generator) -> list[Frame]:
+        """Drawn from the true states and forces."""
+        run = self._run(policy, 1, generator)[0]
+        forces = [0.0, *run.actions[:, 0, 0, 0].tolist()]
+        return [draw_cartpole(self.system, state[0, 0].numpy(), u) for state, u in zip(run.states, forces, strict=True)]
+
+    def _run(self, policy: Policy, number: int, generator: torch.Generator) -> tuple[Rollout, Tensor]:
+        """What happened, in float64, and what was observed of it, (T + 1, N, S)."""
         seen: list[Tensor] = []
 
         def act(features: Tensor) -> Tensor:
@@ -135,63 +165,8 @@ class CartPoleWorld(World):
             seen.append(states + self.observation_noise * noise)
             return self.features(seen[-1])
 
-        run = rollout(act, self.system.step, observe, spread(self.start(number, generator).double(), 1), self.steps)
-        observe(run.states[-1])
-        observed = torch.stack(seen)[:, :, 0].float()  # (T + 1, N, S)
-        episodes = [Episode(observed[:, n], run.actions[:, n, 0].float()) for n in range(number)]
-        return Judgement(total_reward(self.reward, run.states)[:, 0], episodes)
-
-
-class GymWorld(World):
-    """Any gymnasium environment with continuous actions; its observations are the states.
-
-    Args:
-        env: the environment.
-        reward: differentiable, of observations (..., S) after an action. Policies are judged by the environment's own.
-        steps: of an episode; the environment may end it earlier.
-        feature_scale: (S,), roughly how far observations range; by default 1 each.
-    """
-
-    def __init__(self, env: gym.Env, reward: Reward, steps: int, feature_scale: Sequence[float] | None = None) -> None:
-        space, actions = env.observation_space, env.action_space
-        if not isinstance(space, gym.spaces.Box) or len(space.shape) != 1:
-            raise ValueError(f"env: observations must be vectors (a Box of one axis), not {space}")
-        if not isinstance(actions, gym.spaces.Box) or not np.allclose(actions.high, -actions.low):
-            raise ValueError(f"env: actions must be numbers within [-limit, limit], not {actions}")
-        size = space.shape[0]
-        self.env, self._reward, self.steps = env, reward, steps
-        self.features = Features(size)
-        self.state_names = tuple(f"observation {i}" for i in range(size))
-        self.action_names = tuple(f"action {i}" for i in range(actions.shape[0]))
-        self.limits = tuple(float(limit) for limit in actions.high)
-        self.feature_scale = torch.tensor(feature_scale or [1.0] * size)
-
-    def reward(self, states: Tensor) -> Tensor:
-        """The user's."""
-        return self._reward(states)
-
-    def start(self, number: int, generator: torch.Generator) -> Tensor:
-        """Observations after resets."""
-        return torch.stack([self._reset(generator) for _ in range(number)])
-
-    @torch.no_grad()
-    def judge(self, policy: Policy, number: int, generator: torch.Generator) -> Judgement:
-        """One start after the other."""
-        returns, episodes = [], []
-        for _ in range(number):
-            states, actions, total = [self._reset(generator)], [], 0.0
-            for _ in range(self.steps):
-                action = policy(self.features(states[-1]).view(1, 1, -1))[0, 0]
-                observation, reward, terminated, truncated, _ = self.env.step(action.numpy())
-                states.append(torch.as_tensor(observation, dtype=torch.float32))
-                actions.append(action)
-                total += float(reward)
-                if terminated or truncated:
-                    break
-            returns.append(total)
-            episodes.append(Episode(torch.stack(states), torch.stack(actions)))
-        return Judgement(torch.tensor(returns, dtype=torch.float64), episodes)
-
-    def _reset(self, generator: torch.Generator) -> Tensor:
-        seed = int(torch.randint(2**31, (), generator=generator))
-        return torch.as_tensor(self.env.reset(seed=seed)[0], dtype=torch.float32)
+        start = spread(self.start(number, generator).double(), 1)
+        with torch.no_grad():
+            run = rollout(act, lambda states, _, force: self.system.step(states, force), observe, start, self.steps)
+            observe(run.states[-1])
+        return run, torch.stack(seen)[:, :, 0].float()

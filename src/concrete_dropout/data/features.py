@@ -34,6 +34,7 @@ class Features:
 
     def __call__(self, states: Tensor) -> Tensor:
         """(..., S) -> (..., D)."""
-        straight = [i for i in range(self.size) if i not in self.angles]
-        angles = states[..., list(self.angles)]
-        return torch.cat([states[..., straight], torch.sin(angles), torch.cos(angles)], dim=-1)
+        parts = states.unbind(-1)
+        angles = [parts[i] for i in self.angles]
+        straight = [part for i, part in enumerate(parts) if i not in self.angles]
+        return torch.stack([*straight, *(a.sin() for a in angles), *(a.cos() for a in angles)], dim=-1)

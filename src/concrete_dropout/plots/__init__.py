@@ -6,6 +6,7 @@ Names (layers, metrics, columns) may be any text: they are escaped, because plot
 from concrete_dropout.plots import (
     calibration,
     classes,
+    control,
     metrics,
     pictures,
     probabilities,
@@ -21,6 +22,7 @@ __all__ = [
     "TEMPLATE",
     "calibration",
     "classes",
+    "control",
     "metrics",
     "pictures",
     "probabilities",

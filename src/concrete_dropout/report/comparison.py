@@ -54,6 +54,7 @@ class Metric:
 
 
 METRICS = (
+    Metric("reward", "Reward", "", True),
     Metric("miou", "mIoU", "%", True),
     Metric("accuracy", "Accuracy", "%", True),
     Metric("log_likelihood", "Log-likelihood", "nats", True),

@@ -48,6 +48,8 @@ class Record:
     gallery: dict[str, Any] = field(default_factory=dict)
     maps: dict[str, Any] = field(default_factory=dict)
     pictures: dict[str, Picture] = field(default_factory=dict)
+    control: dict[str, Any] = field(default_factory=dict)
+    videos: dict[str, str] = field(default_factory=dict)
     config: str = ""
     config_diff: list[dict[str, Any]] | None = None
     metrics: dict[str, Points] = field(default_factory=dict)
@@ -63,7 +65,8 @@ class Record:
     @property
     def stage(self) -> str:
         """The data that headline numbers are about: "test" where it was scored, else "val"."""
-        return next((stage for stage in STAGES if self.metric(stage, "nll") is not None), "val")
+        scores = ("nll", "reward")
+        return next((stage for stage in STAGES if any(self.metric(stage, s) is not None for s in scores)), "val")
 
     @property
     def kind(self) -> Kind:
@@ -154,6 +157,7 @@ def read_record(path: Path, *, with_pictures: bool = False) -> Record:
         gallery=gallery,
         maps=maps,
         pictures=attempt(runfolder.IMAGES, lambda: read_pictures(path, wanted, problems), {}),
+        control=entry(runfolder.CONTROL),
         config=text,
         config_diff=dicts(diff) if isinstance(diff, list) else None,
         metrics=points(rows(runfolder.METRICS), "metric", "value"),

@@ -7,13 +7,13 @@ from functools import partial
 from pathlib import Path
 
 from concrete_dropout import runfolder
-from concrete_dropout.report import camvid_table, comparison_table, provenance, uci
+from concrete_dropout.report import camvid_table, comparison_table, control_study, provenance, uci
 from concrete_dropout.report.camvid_table import camvid_lead, camvid_section
 from concrete_dropout.report.comparison import Comparison, compare
 from concrete_dropout.report.comparison_sections import comparison_lead, comparison_notices, comparison_sections
 from concrete_dropout.report.components import Section, guarded
 from concrete_dropout.report.page import page
-from concrete_dropout.report.study_record import CAMVID_TABLE, UCI_TABLE, Study, read_study
+from concrete_dropout.report.study_record import CAMVID_TABLE, CONTROL_STUDY, UCI_TABLE, Study, read_study
 from concrete_dropout.report.study_runs import runs, study_notices
 from concrete_dropout.report.uci import TABLE_CSV, TABLE_MD
 from concrete_dropout.report.uci_sections import uci_lead, uci_sections
@@ -51,6 +51,8 @@ def tables(study: Study) -> dict[str, str]:
     if study.kind == CAMVID_TABLE:
         rows = camvid_table.rows_of(study)
         return {TABLE_CSV: camvid_table.table_csv(rows), TABLE_MD: camvid_table.table_md(study)}
+    if study.kind == CONTROL_STUDY:
+        return {TABLE_CSV: control_study.table_csv(study), TABLE_MD: control_study.table_md(study)}
     compared = compare(study)
     return {TABLE_CSV: comparison_table.table_csv(compared), TABLE_MD: comparison_table.table_md(compared)}
 
@@ -83,4 +85,6 @@ def _content(study: Study, found: Comparison) -> tuple[str, str, list[Builder]]:
         ours: list[Builder] = [(partial(camvid_section, study), "results", "CamVid, beside the paper's table")]
         return "CamVid segmentation, side by side with the paper", camvid_lead(study), comparison_sections(found, ours)
     title = str(study.record.run.get("experiment") or study.kind)
+    if study.kind == CONTROL_STUDY:
+        return title, control_study.control_lead(study), control_study.control_sections(study)
     return title, comparison_lead(found), comparison_sections(found)

@@ -13,7 +13,7 @@ from concrete_dropout.report.record import UNREADABLE, Record, dicts, finite, ma
 from concrete_dropout.report.replica_record import Replicas, is_replicated, read_replicas
 from concrete_dropout.runfolder import STUDY, RunFolder
 
-COMPARISON, UCI_TABLE, CAMVID_TABLE = "comparison", "uci_table", "camvid_table"
+COMPARISON, UCI_TABLE, CAMVID_TABLE, CONTROL_STUDY = "comparison", "uci_table", "camvid_table", "control"
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class Study:
 
     @property
     def kind(self) -> str:
-        """ "comparison", "uci_table", "camvid_table", or what study.json says."""
+        """ "comparison", "uci_table", "camvid_table", "control", or what study.json says."""
         return str(self.record.run.get("kind") or COMPARISON)
 
 

@@ -3,23 +3,46 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+from torch.nn.modules.dropout import _DropoutNd
 
 from concrete_dropout.dropout.sampling import mc_sampling
 from concrete_dropout.dropout.streams import Mask
+from concrete_dropout.errors import UserError
+from concrete_dropout.models.function_draws import FunctionDraws, Layer, layers_of
 from concrete_dropout.scaling import Affine
 from concrete_dropout.tasks.regression import RegressionTask
 
-Step = Callable[[Tensor, Tensor], Tensor]
-Inputs = Callable[[Tensor, Tensor], Tensor]
+Step = Callable[[Tensor, Tensor, Tensor], Tensor]  # states, their features, actions -> next states
 
 
 class DynamicsTask(RegressionTask):
-    """Predicts how a state changes in one step; the arguments are those of ``RegressionTask``."""
+    """Predicts how a state changes in one step.
+
+    A network that fits its few transitions exactly learns a noise of almost 0. Then any dropout is too much: p
+    follows the noise to 0, and the model is sure of what it has not seen. ``min_noise`` bounds the noise from below.
+
+    Args:
+        network: see ``RegressionTask``.
+        min_noise: smallest standard deviation of homoscedastic noise, in standard deviations of the target.
+        **settings: of ``RegressionTask``.
+    """
+
+    def __init__(self, network: nn.Module, *, min_noise: float = 0.0, **settings: Any) -> None:
+        super().__init__(network, **settings)
+        if not min_noise >= 0:
+            raise ValueError(f"task.min_noise={min_noise} must be 0 or more")
+        if self.noise is not None:
+            self.noise.min_std = min_noise
+        elif min_noise > 0:
+            raise UserError(
+                f"task.min_noise={min_noise} bounds homoscedastic noise: task.noise=heteroscedastic needs "
+                "task.min_noise=0"
+            )
 
     def follow(self, num_train: int, inputs: Affine, targets: Affine) -> None:
         """Go on with more data: N and both scales are those of the new training part, the weights stay."""
@@ -30,42 +53,64 @@ class DynamicsTask(RegressionTask):
 
     @contextmanager
     def function_draws(
-        self, inputs_of: Inputs, particles: int, *, seed: int | None = None, mask: Mask = "bernoulli"
+        self, particles: int, *, seed: int | None = None, mask: Mask = "bernoulli", fused: bool = True
     ) -> Iterator[Step]:
-        """Context with a step function of states (K, ..., S) and actions (K, ..., A) to the next states.
+        """Context with a step function of states (K, ..., S), features (K, ..., D) and actions (K, ..., A).
 
         Particle k has one mask of every layer for as long as the context lasts: one function drawn from the posterior,
         which its whole rollout follows. Gradients flow to states and actions; weights get none.
 
         Args:
-            inputs_of: from states and actions to inputs (..., D) in original units.
             particles: K; 0 for the mean model, in which dropout is inactive.
             seed: of the masks.
             mask: "bernoulli" (hard) or "concrete" masks of Concrete layers.
+            fused: take all layers of an MLP in one step of autograd, which gives the same numbers sooner.
         """
-        shift, scale = (value.to(self.dtype) for value in (self.inputs.mean, 1 / self.inputs.std))
-        mean, std = (value.to(self.dtype) for value in (self.targets.mean, self.targets.std))
-
-        def step(states: Tensor, actions: Tensor) -> Tensor:
-            x = (inputs_of(states, actions) - shift) * scale
-            change = self._mean(self.network(x.flatten(0, -2))).view(states.shape)
-            return states + mean + std * change
-
-        weights = [(weight, weight.requires_grad) for weight in self.network.parameters()]
         was_training = self.network.training
         self.network.eval()
+        weights = [(weight, weight.requires_grad) for weight in self.network.parameters()]
         for weight, _ in weights:
             weight.requires_grad_(False)
+        layers = self._layers() if fused else None  # before sampling, which hooks into the network
+        sampling = mc_sampling(self.network, seed, frozen_masks=True, draws=particles, mask=mask)
         try:
-            if particles:
-                with mc_sampling(self.network, seed, frozen_masks=True, draws=particles, mask=mask):
-                    yield step
-            else:
+            with sampling if particles else nullcontext():
+                change = self._layer_by_layer if layers is None else self._fused(layers, particles)
+
+                def step(states: Tensor, features: Tensor, actions: Tensor) -> Tensor:
+                    return states + change(torch.cat([features, actions], dim=-1))
+
                 yield step
         finally:
             self.network.train(was_training)
             for weight, required in weights:
                 weight.requires_grad_(required)
 
-    def _mean(self, output: Any) -> Tensor:
-        return output if isinstance(output, Tensor) else torch.as_tensor(output[0])
+    def _layers(self) -> list[Layer] | None:
+        """Those of a plain MLP; None of any other network."""
+        try:
+            return layers_of(self.network)
+        except UserError:
+            return None
+
+    def _fused(self, layers: list[Layer], particles: int) -> FunctionDraws:
+        """Functions drawn under the sampling that is active."""
+        inputs, outputs = (
+            (scale.mean.to(self.dtype), scale.std.to(self.dtype)) for scale in (self.inputs, self.targets)
+        )
+
+        def draw(dropout: _DropoutNd, width: int) -> Tensor:
+            masks: Tensor = dropout(torch.ones(particles, width, device=self.device).to(self.dtype))
+            return masks
+
+        return FunctionDraws.of(layers, draw if particles else None, inputs, outputs)
+
+    def _layer_by_layer(self, x: Tensor) -> Tensor:
+        """Changes (..., S) from inputs (..., D + A), through any network."""
+        normalised = (x - self.inputs.mean.to(x.dtype)) / self.inputs.std.to(x.dtype)
+        mean = _mean(self.network(normalised.flatten(0, -2)))
+        return (self.targets.mean.to(x.dtype) + self.targets.std.to(x.dtype) * mean).view(*x.shape[:-1], -1)
+
+
+def _mean(output: Any) -> Tensor:
+    return output if isinstance(output, Tensor) else torch.as_tensor(output[0])

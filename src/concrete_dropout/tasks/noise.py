@@ -41,6 +41,7 @@ class NoisePrecision(nn.Module):
         rate: b of the prior.
         decay: of the running mean, per batch.
         start_variance: squared residuals to start from.
+        min_std: smallest standard deviation of noise that is believed in, in standardised units; it bounds tau.
 
     >>> noise = NoisePrecision(num_outputs=1, num_train=100)
     >>> for _ in range(2000):
@@ -62,6 +63,7 @@ class NoisePrecision(nn.Module):
         rate: float = RATE,
         decay: float = 0.99,
         start_variance: float = 1.0,
+        min_std: float = 0.0,
     ) -> None:
         super().__init__()
         if not 0 <= decay < 1:
@@ -72,6 +74,7 @@ class NoisePrecision(nn.Module):
         self.shape = shape
         self.rate = rate
         self.decay = decay
+        self.min_std = min_std
         start = torch.full((num_outputs,), (1 - decay) * START_BATCHES, dtype=torch.float64)
         self.register_buffer("mean_sum", start * start_variance)  # the running mean times ...
         self.register_buffer("weight", start[0].clone())  # ... its weight, which tends to 1
@@ -97,7 +100,8 @@ class NoisePrecision(nn.Module):
 
         One observation leaves the posterior without a mode above 0. The numerator of two, which is a, stands in.
         """
-        return max(num_data / 2 + self.shape - 1, self.shape) / (0.5 * num_data * mean_square.double() + self.rate)
+        tau = max(num_data / 2 + self.shape - 1, self.shape) / (0.5 * num_data * mean_square.double() + self.rate)
+        return tau.clamp(max=self.min_std**-2) if self.min_std else tau
 
     @torch.no_grad()
     def update(self, mean_square: Tensor) -> None:

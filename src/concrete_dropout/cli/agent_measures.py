@@ -1,0 +1,87 @@
+"""The numbers of an episode: for tables and loggers, and for control.json."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from torch import Tensor
+
+from concrete_dropout.callbacks.network import active_layers
+from concrete_dropout.control import Agent, Outcome
+from concrete_dropout.control.measures import LEVELS, Foresight, many_steps, one_step
+
+PARTICLES = 64  # of the predictions many steps ahead
+SHOWN = 16  # of them, in control.json
+DIGITS = 5
+
+
+def measured(agent: Agent, outcome: Outcome) -> tuple[dict[str, float], dict[str, Any]]:
+    """Metrics by name, and the entry of an episode in control.json.
+
+    The model is measured on the episodes in which its policy was judged: whole ones, never trained on.
+    """
+    names, held_out = agent.world.state_names, outcome.judgement.episodes
+    near = one_step(agent.task, agent.world.features, held_out)
+    far = many_steps(agent.task, agent.world.features, held_out, PARTICLES, seed=outcome.episode)
+    returns = outcome.judgement.returns
+    p = {row.module: row.p for row in active_layers(agent.task)}
+    components = {
+        name: {
+            "error": float(near.error[i]),
+            "epistemic": float(near.epistemic[i]),
+            "aleatoric": float(near.aleatoric[i]),
+            "ratio": float(near.ratio[i]),
+        }
+        for i, name in enumerate(names)
+    }
+    metrics = {
+        "test/reward": float(returns.mean()),
+        "test/reward_std": float(returns.std()),
+        "test/model_reward": outcome.model_return,
+        "test/honesty": typical(near.ratio),
+        "test/calibration_rmse": far.calibration_rmse,
+        "test/num_train": float(agent.task.num_train),
+        **{f"test/{key}_{name}": entry[key] for name, entry in components.items() for key in ("error", "epistemic")},
+        **{f"p/{layer}": value for layer, value in p.items()},
+    }
+    entry = {
+        "episode": outcome.episode,
+        "num_train": agent.task.num_train,
+        "reward": {"mean": metrics["test/reward"], "std": metrics["test/reward_std"], "starts": len(returns)},
+        "model_reward": outcome.model_return,
+        "p": p,
+        "components": components,
+        "honesty": metrics["test/honesty"],
+        "far": _far(far, names),
+    }
+    return metrics, entry
+
+
+def typical(ratios: Tensor) -> float:
+    """The geometric mean of ratios; 0 where there is no epistemic uncertainty at all."""
+    values = ratios.tolist()
+    return math.exp(sum(map(math.log, values)) / len(values)) if min(values) > 0 else 0.0
+
+
+def _far(far: Foresight, names: tuple[str, ...]) -> dict[str, Any]:
+    return {
+        "calibration_rmse": far.calibration_rmse,
+        "expected": list(LEVELS),
+        "observed": list(far.coverage),
+        "spread": {name: _plain(far.spread[:, i]) for i, name in enumerate(names)},
+        "error": {name: _plain(far.error[:, i]) for i, name in enumerate(names)},
+        "bundles": [
+            {"particles": _plain(bundle.particles[:, :SHOWN]), "observed": _plain(bundle.observed)}
+            for bundle in far.bundles
+        ],
+    }
+
+
+def _plain(values: Tensor) -> Any:
+    """Nested lists of short numbers."""
+
+    def short(value: Any) -> Any:
+        return [short(entry) for entry in value] if isinstance(value, list) else float(f"{value:.{DIGITS}g}")
+
+    return short(values.tolist())
