@@ -65,8 +65,8 @@ class Command:
     def code(self) -> int:
         return int(self.process.returncode)
 
-    def wait(self) -> Command:
-        self.out, self.err = self.process.communicate(timeout=120)
+    def wait(self, seconds: float = 300) -> Command:
+        self.out, self.err = self.process.communicate(timeout=seconds)
         return self
 
     def stop(self, folder: Path, number: signal.Signals, after: int) -> Command:

@@ -17,6 +17,7 @@ from pytorch_lightning.loggers import Logger
 from rich.console import Console
 
 from concrete_dropout.callbacks import AtomicCheckpointIO, RandomState
+from concrete_dropout.callbacks.agreement import SameConfig
 from concrete_dropout.cli.checkpoint import CONFIG_KEY
 from concrete_dropout.cli.factory import factory
 from concrete_dropout.cli.resume import FinishedEpochs
@@ -81,7 +82,7 @@ def keepers(config: Mapping[str, Any], folder: Path, selection: Selection | None
         selection: the metric that the best checkpoint is chosen by, and "min" or "max"; None without validation.
     """
     place = folder / CHECKPOINTS
-    kept: list[pl.Callback] = [ConfigInCheckpoint(config), FinishedEpochs(), RandomState()]
+    kept: list[pl.Callback] = [SameConfig(config), ConfigInCheckpoint(config), FinishedEpochs(), RandomState()]
     if selection is not None:
         monitor, mode = selection
         kept.append(ModelCheckpoint(place, BEST, monitor=monitor, mode=mode, enable_version_counter=False))

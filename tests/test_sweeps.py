@@ -1,0 +1,124 @@
+"""Sweeps through train.py: jobs on two processes, jobs that fail, what is made again, and the report of them all."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from .test_devices import alive
+from .test_train import ROOT, Command, inspect, read_json
+
+TINY = [
+    "data.num_data=40",
+    "data.num_val=31",
+    "data.num_test=21",
+    "model.hidden=[8]",
+    "task.val_samples=2",
+    "task.test_samples=2",
+    "callbacks.uncertainty.band_samples=5",
+    "trainer.max_steps=6",
+    "data.min_steps_per_epoch=3",
+]
+BROKEN = [
+    "+callbacks.broken._target_=tests.probes.Broken",
+    "+callbacks.broken.seed=1",
+    "+callbacks.broken.rank=1",
+    "+callbacks.broken.own_seed=${seed}",
+    "+callbacks.keep._target_=tests.probes.KeepConfig",
+    "+callbacks.keep.folder=${paths.run_dir}",
+    "+callbacks.keep.label=${seed}",
+]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _probes_can_be_imported() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")]))
+        yield
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("sweeps")
+
+
+@pytest.fixture(scope="module")
+def failing(place: Path) -> tuple[Command, Path]:
+    """Three jobs of two processes each, of which the second job's second process fails in its first epoch."""
+    command = Command(place, "-m", *TINY, *BROKEN, "trainer=ddp_cpu", "seed=0,1,2").wait()
+    (folder,) = (place / "work" / "outputs" / "synthetic").iterdir()
+    return command, folder
+
+
+def states(folder: Path) -> list[str]:
+    return [read_json(folder / name / "job.json")["state"] for name in ("0", "1", "2")]
+
+
+def test_a_failing_process_ends_its_job_and_no_other(failing: tuple[Command, Path]) -> None:
+    command, folder = failing
+    assert command.code == 1, command.err
+    assert states(folder) == ["finished", "failed", "finished"]
+    error = read_json(folder / "1" / "run.json")["error"]
+    assert re.fullmatch(r"rank 1 failed: RuntimeError: broken on purpose in \d+", error)
+    assert not alive(int(error.split()[-1]))
+    assert "broken on purpose" in (folder / "1" / "run.log").read_text()
+    assert "1 of 3 jobs failed:\n  seed=1: RunFailedError: rank 1 failed: RuntimeError: broken" in command.err
+    assert "Traceback" not in command.err
+
+
+def test_every_job_has_one_folder_and_one_config(failing: tuple[Command, Path]) -> None:
+    _, folder = failing
+    assert {path.name for path in folder.iterdir() if path.is_dir()} == {"0", "1", "2"}
+    for seed in (0, 2):
+        ranks = [read_json(folder / str(seed) / f"rank_{rank}.json") for rank in (0, 1)]
+        assert ranks == [{"label": seed, "world_size": 2}] * 2
+        record = read_json(folder / str(seed) / "run.json")
+        assert (record["state"], record["seed"], record["step"]) == ("finished", seed, 6)
+        assert f"seed={seed}" in record["command"]
+
+
+def test_one_wandb_group_and_a_run_for_each_job(failing: tuple[Command, Path]) -> None:
+    pytest.importorskip("wandb")
+    _, folder = failing
+    ids = set()
+    for number in ("0", "2"):
+        (run,) = (folder / number / "wandb").glob("offline-run-*")
+        (header,) = [record["run"] for record in inspect(run) if record["type"] == "run"]
+        assert header["run_group"] == f"synthetic/{folder.name}"
+        ids.add(header["run_id"])
+    assert len(ids) == 2
+
+
+def test_the_report_compares_the_jobs(failing: tuple[Command, Path]) -> None:
+    command, folder = failing
+    study = read_json(folder / "study.json")
+    assert [(run["label"], run["state"]) for run in study["runs"]] == [
+        ("seed=0", "finished"),
+        ("seed=1", "failed"),
+        ("seed=2", "finished"),
+    ]
+    page = (folder / "report.html").read_text()
+    assert "broken on purpose" in page
+    assert "1 run failed" in page
+    assert "report.html" in command.out
+
+
+def test_resume_makes_only_what_failed(place: Path, failing: tuple[Command, Path]) -> None:
+    _, folder = failing
+    before = {number: (folder / number / "run.json").read_text() for number in ("0", "2")}
+    mended = [entry for entry in BROKEN if "broken" not in entry]
+    refused = Command(place, "-m", *TINY, *mended, "trainer=ddp_cpu", "seed=0,1,2", "resume=true").wait()
+    assert refused.code == 2
+    assert "there is no sweep of this command" in refused.err
+    again = Command(
+        place, "-m", *TINY, *mended, "trainer=ddp_cpu", "seed=0,1,2", "resume=true", f"hydra.sweep.dir='{folder}'"
+    ).wait()
+    assert again.code == 0, again.err
+    assert states(folder) == ["finished"] * 3
+    assert {number: (folder / number / "run.json").read_text() for number in ("0", "2")} == before
+    assert read_json(folder / "1" / "run.json")["step"] == 6
+    assert "job 0 is finished already" in again.out
