@@ -37,10 +37,10 @@ class RankProbe(pl.Callback):
 
 
 class Broken(pl.Callback):
-    """Fails in one process of one job, at a step."""
+    """Fails in one process of one job, at a step, until a file is there."""
 
-    def __init__(self, rank: int, seed: int, step: int = 2, own_seed: int = 0) -> None:
-        self.rank, self.step, self.hit = rank, step, seed == own_seed
+    def __init__(self, rank: int, seed: int, mended: str, step: int = 2, own_seed: int = 0) -> None:
+        self.rank, self.step, self.hit = rank, step, seed == own_seed and not Path(mended).exists()
 
     def on_train_batch_start(self, trainer: pl.Trainer, *_: Any) -> None:
         if self.hit and trainer.global_rank == self.rank and trainer.global_step >= self.step:

@@ -7,11 +7,13 @@ from collections.abc import Mapping, Sized
 from typing import Any, TypeVar, cast
 
 import torch
+from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, Sampler
 
 from concrete_dropout.data.base import ExperimentData, Part
 from concrete_dropout.data.batches import Batch, JoinedPasses, OwnShare, as_is
 from concrete_dropout.data.checks import whole_number
+from concrete_dropout.data.order import ResumableOrder
 from concrete_dropout.errors import UserError
 
 Loader = DataLoader[Batch]
@@ -40,6 +42,8 @@ class BatchedData(ExperimentData, ABC):
         self.num_workers = whole_number("data.num_workers", num_workers, minimum=0)
         self.min_steps_per_epoch = whole_number("data.min_steps_per_epoch", min_steps_per_epoch, minimum=1)
         self.seed = whole_number("data.seed", seed, minimum=0)
+        self._order: ResumableOrder | None = None
+        self._interrupted: tuple[Tensor | None, int] = (None, 0)
 
     @abstractmethod
     def items(self, part: Part, training: bool = False) -> Dataset[Batch]:
@@ -63,8 +67,23 @@ class BatchedData(ExperimentData, ABC):
         """Full batches of shuffled items."""
         processes, rank = _processes()
         sampler = self.sampler(self._steps(processes) * self.batch_size * processes)
-        share = sampler if processes == 1 else OwnShare(sampler, processes, rank)
+        start, batches = self._interrupted
+        self._interrupted = None, 0
+        self._order = ResumableOrder(sampler, start, batches * self.batch_size * processes)
+        share = self._order if processes == 1 else OwnShare(self._order, processes, rank)
         return self._loader(self.items("train", training=True), self.batch_size, share)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Lightning's hook: before the end of an epoch, what it takes to go on with the same items in the same order."""
+        loop = None if self.trainer is None else self.trainer.fit_loop
+        if loop is None or self._order is None or self._order.start is None:
+            return {}
+        done = loop.epoch_loop.batch_progress.current.completed
+        return {"start": self._order.start, "batches": done} if done < loop.max_batches else {}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Lightning's hook: the next training loader goes on where the checkpoint was saved."""
+        self._interrupted = state_dict.get("start"), int(state_dict.get("batches", 0))
 
     def val_dataloader(self) -> Loader | list[Loader]:
         """All of the validation part in order, or this process's share; an empty list where there is none."""

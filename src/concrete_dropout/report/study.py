@@ -15,6 +15,7 @@ from concrete_dropout.report.components import Section, guarded
 from concrete_dropout.report.page import page
 from concrete_dropout.report.study_record import CAMVID_TABLE, UCI_TABLE, Study, read_study
 from concrete_dropout.report.study_runs import runs, study_notices
+from concrete_dropout.report.sweep_sections import sweep_sections
 from concrete_dropout.report.uci import TABLE_CSV, TABLE_MD
 from concrete_dropout.report.uci_sections import uci_lead, uci_sections
 from concrete_dropout.runfolder import RunFolder
@@ -83,4 +84,5 @@ def _content(study: Study, found: Comparison) -> tuple[str, str, list[Builder]]:
         ours: list[Builder] = [(partial(camvid_section, study), "results", "CamVid, beside the paper's table")]
         return "CamVid segmentation, side by side with the paper", camvid_lead(study), comparison_sections(found, ours)
     title = str(study.record.run.get("experiment") or study.kind)
-    return title, comparison_lead(found), comparison_sections(found)
+    results, *others = comparison_sections(found)
+    return title, comparison_lead(found), [results, *sweep_sections(found), *others]
