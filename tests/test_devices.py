@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ import torch
 
 from .test_train import ROOT, Command, checkpoint_step, read_json, read_table
 
-EPOCH, STEPS, NUM_VAL, NUM_TEST = 10, 60, 31, 21  # odd numbers: no process has as many rows as the other
+EPOCH, STEPS, NUM_VAL, NUM_TEST = 10, 200, 31, 21  # odd numbers: no process has as many rows as the other
 TWO = [
     "trainer=ddp_cpu",
     "data.num_data=40",
@@ -67,7 +68,8 @@ class Runs:
     alone: Path
     resumed: Path
     resumed_ranks: list[dict[str, Any]]
-    killed: list[int]
+    stopped: list[int]
+    reached: int  # step of the checkpoint that SIGTERM has left
 
 
 @pytest.fixture(scope="module")
@@ -79,11 +81,15 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Runs:
         command = Command(place / "whole", *TWO, *probe(place / "ranks"), f"hydra.run.dir='{whole}'").wait()
         assert command.code == 0, command.err
         killed = Command(place / "broken", *TWO, *probe(place / "again"), f"hydra.run.dir='{broken}'")
-        codes = [_kill(killed, broken, EPOCH, lambda parent: parent)]  # the process that the user has started ...
+        codes = [_stop(killed, broken, EPOCH, lambda parent: parent)]  # the process that the user has started ...
         last = f"ckpt_path={broken}/checkpoints/last.ckpt"
         again = Command(place / "broken", last)
-        codes += [_kill(again, broken, 3 * EPOCH, lambda parent: children(parent)[-1])]  # ... and one of its ranks
+        codes += [_stop(again, broken, 3 * EPOCH, lambda parent: children(parent)[-1])]  # ... and one of its ranks
         assert "rank 1 failed: it was ended by SIGKILL" in again.err
+        taken = Command(place / "broken", last)
+        codes += [_stop(taken, broken, 5 * EPOCH, lambda parent: parent, signal.SIGTERM)]
+        assert "Stopped by SIGTERM. It had come to step " in taken.err
+        reached = checkpoint_step(broken)
         single = Command(
             place / "alone", f"ckpt_path={whole}/checkpoints/last.ckpt", "train=false", "trainer=cpu",
             f"hydra.run.dir='{alone}'",
@@ -94,11 +100,13 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Runs:
     ranks, resumed_ranks = (
         [torch.load(place / name / f"{rank}.pt", weights_only=True) for rank in (0, 1)] for name in ("ranks", "again")
     )
-    return Runs(whole, ranks, command.out + command.err, alone, broken, resumed_ranks, codes)
+    return Runs(whole, ranks, command.out + command.err, alone, broken, resumed_ranks, codes, reached)
 
 
-def _kill(command: Command, folder: Path, after: int, whom: Any) -> int:
-    """Kill a process of a run when its checkpoint has come to a step; returns the command's exit code."""
+def _stop(
+    command: Command, folder: Path, after: int, whom: Callable[[int], int], number: signal.Signals = signal.SIGKILL
+) -> int:
+    """Send a process of a run a signal when its checkpoint has come to a step; returns the command's exit code."""
     deadline = time.monotonic() + 200
     while checkpoint_step(folder) < after:
         assert command.process.poll() is None, command.wait().err
@@ -106,7 +114,7 @@ def _kill(command: Command, folder: Path, after: int, whom: Any) -> int:
         time.sleep(0.01)
     ranks = children(command.process.pid)
     assert len(ranks) == 2
-    os.kill(whom(command.process.pid), signal.SIGKILL)
+    os.kill(whom(command.process.pid), number)
     command.wait()
     wait_for_the_end_of(ranks)
     return command.code
@@ -160,7 +168,9 @@ def test_one_process_writes(runs: Runs) -> None:
 
 
 def test_a_killed_run_goes_on_as_if_nothing_had_happened(runs: Runs) -> None:
-    assert runs.killed == [-signal.SIGKILL, 1]
+    assert runs.stopped == [-signal.SIGKILL, 1, 128 + signal.SIGTERM]
+    assert 5 * EPOCH <= runs.reached < STEPS
+    assert len(runs.resumed_ranks[0]["rows"]) == STEPS - runs.reached  # SIGTERM has lost no step
     ours, expected = (
         torch.load(folder / "checkpoints" / "last.ckpt", weights_only=True) for folder in (runs.resumed, runs.whole)
     )

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import yaml
 
 from .test_devices import alive
 from .test_train import ROOT, Command, inspect, read_json
@@ -118,3 +119,39 @@ def test_resume_makes_only_what_failed(place: Path, failing: tuple[Command, Path
     assert {number: (folder / number / "run.json").read_text() for number in ("0", "2")} == before
     assert read_json(folder / "1" / "run.json")["step"] == 6
     assert "job 0 is finished already" in again.out
+
+
+# Other sweepers and launchers, on two processes -----------------------------------------------------------------------
+
+
+def check_two_jobs(command: Command, folder: Path) -> None:
+    assert command.code == 0, command.err
+    for number in ("0", "1"):
+        record = read_json(folder / number / "run.json")
+        assert (record["state"], record["step"]) == ("finished", 6)
+        ranks = [read_json(folder / number / f"rank_{rank}.json") for rank in (0, 1)]
+        assert ranks[0] == ranks[1]
+        assert ranks[0]["world_size"] == 2
+    assert (folder / "report.html").is_file()
+
+
+def two_jobs(place: Path, *arguments: str) -> tuple[Command, Path]:
+    folder = place / "sweep"
+    common = [*TINY, *BROKEN[-3:], "trainer=ddp_cpu", "logger=none", f"hydra.sweep.dir='{folder}'"]
+    return Command(place, "-m", *common, *arguments).wait(600), folder
+
+
+def test_optuna(tmp_path: Path) -> None:
+    pytest.importorskip("optuna")
+    command, folder = two_jobs(tmp_path, "sweep=optuna", "hydra.sweeper.n_trials=2")
+    check_two_jobs(command, folder)
+    found = yaml.safe_load((folder / "optimization_results.yaml").read_text())
+    values = [read_json(folder / number / "summary.json")["metrics"]["val/nll"] for number in ("0", "1")]
+    assert found["best_value"] == pytest.approx(min(values))
+
+
+def test_submitit_local(tmp_path: Path) -> None:
+    pytest.importorskip("submitit")
+    command, folder = two_jobs(tmp_path, "hydra/launcher=submitit_local", "seed=0,1")
+    check_two_jobs(command, folder)
+    assert [read_json(folder / number / "rank_1.json")["label"] for number in ("0", "1")] == [0, 1]

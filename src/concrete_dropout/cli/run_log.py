@@ -26,6 +26,7 @@ ADVICE = (
     r"The dirpath has changed from",
     r"You're resuming from a checkpoint that ended before the epoch ended",
     r"GPU available but not used",
+    r"The `srun` command is available",
     r"`ModelCheckpoint\(monitor='val/(nll|miou)'\)` could not find the monitored key",
 )
 

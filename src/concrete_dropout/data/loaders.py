@@ -74,7 +74,7 @@ class BatchedData(ExperimentData, ABC):
         return self._loader(self.items("train", training=True), self.batch_size, share)
 
     def state_dict(self) -> dict[str, Any]:
-        """Lightning's hook: before the end of an epoch, what it takes to go on with the same items in the same order."""
+        """Lightning's hook: before the end of an epoch, what it takes to go on with its items in their order."""
         loop = None if self.trainer is None else self.trainer.fit_loop
         if loop is None or self._order is None or self._order.start is None:
             return {}
