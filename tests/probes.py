@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -56,3 +57,22 @@ class KeepConfig(pl.Callback):
     def on_train_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         name = f"rank_{trainer.global_rank}.json"
         (self.folder / name).write_text(json.dumps({"label": self.label, "world_size": trainer.world_size}))
+
+
+class KillWandb(pl.Callback):
+    """Ends the process that W&B logs through, in the course of training."""
+
+    def on_train_batch_end(self, trainer: pl.Trainer, *_: Any) -> None:
+        if trainer.global_step == 2:
+            found = [path for path in Path("/proc").glob("[0-9]*/comm") if _is_wandb_of(path, os.getpid())]
+            assert found, "no process of W&B"
+            for path in found:
+                os.kill(int(path.parent.name), signal.SIGKILL)
+
+
+def _is_wandb_of(path: Path, parent: int) -> bool:
+    try:
+        fields = (path.parent / "stat").read_text().rpartition(")")[2].split()
+        return path.read_text().startswith("wandb-core") and int(fields[1]) == parent
+    except OSError:
+        return False

@@ -155,3 +155,17 @@ def test_submitit_local(tmp_path: Path) -> None:
     command, folder = two_jobs(tmp_path, "hydra/launcher=submitit_local", "seed=0,1")
     check_two_jobs(command, folder)
     assert [read_json(folder / number / "rank_1.json")["label"] for number in ("0", "1")] == [0, 1]
+
+
+# Runs that lose something ---------------------------------------------------------------------------------------------
+
+
+def test_wandb_may_disappear(tmp_path: Path) -> None:
+    pytest.importorskip("wandb")
+    folder = tmp_path / "run"
+    own = ["trainer=cpu", "trainer.max_steps=60", "+callbacks.kill._target_=tests.probes.KillWandb"]
+    command = Command(tmp_path, *TINY, *own, f"hydra.run.dir='{folder}'").wait()
+    assert command.code == 0, command.err
+    assert read_json(folder / "run.json")["state"] == "finished"
+    assert "W&B is left out from here on" in command.err
+    assert "test/nll" in read_json(folder / "summary.json")["metrics"]

@@ -148,7 +148,10 @@ def recording(record: RunRecord, folder: Path, is_first: bool = True) -> Iterato
         raise
     finally:
         if "wandb" in sys.modules:  # otherwise the next job of a sweep would write into this run
-            sys.modules["wandb"].finish()
+            try:
+                sys.modules["wandb"].finish()
+            except Exception as error:  # its process is gone
+                run_log.warning("the W&B run could not be closed: %s: %s", type(error).__name__, error)
         if is_first:
             _write_report(folder)
 
