@@ -6,9 +6,10 @@ import os
 from pathlib import Path
 
 import pytest
+from omegaconf import OmegaConf
 
 from concrete_dropout.cli.entry import continued, resumed, split
-from concrete_dropout.cli.jobs import newest_sweep, own_arguments, read_jobs
+from concrete_dropout.cli.jobs import newest_sweep, own_arguments, read_jobs, texts
 from concrete_dropout.cli.places import last_checkpoint, sweeps_of
 from concrete_dropout.errors import UserError
 from concrete_dropout.runfolder import RunFolder
@@ -42,6 +43,11 @@ def test_resume_finds_its_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert resumed(split(command), CONF) == split(command)
     with pytest.raises(UserError, match="resume=true is for sweeps"):
         resumed(split(["seed=1", "resume=true"]), CONF)
+
+
+def test_overrides_as_they_were_typed() -> None:
+    assert texts(OmegaConf.create(["a=$\\{seed\\}", "b=1"])) == ["a=${seed}", "b=1"]
+    assert own_arguments(["hydra.mode=MULTIRUN", "b=1", "resume=true", "a=2"]) == ["a=2", "b=1"]
 
 
 def test_records_in_the_order_of_jobs_without_damaged_ones(tmp_path: Path) -> None:

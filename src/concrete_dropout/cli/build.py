@@ -10,12 +10,12 @@ from typing import Any
 
 import pytorch_lightning as pl
 import torch
+from lightning_fabric.plugins.environments.slurm import SLURMEnvironment
 from lightning_fabric.utilities.exceptions import MisconfigurationException
 from omegaconf import DictConfig
 from pytorch_lightning.accelerators import CUDAAccelerator
 from pytorch_lightning.callbacks import ModelCheckpoint, ProgressBar
 from pytorch_lightning.loggers import Logger
-from pytorch_lightning.plugins.environments import SLURMEnvironment
 from rich.console import Console
 
 from concrete_dropout.callbacks import AtomicCheckpointIO, RandomState

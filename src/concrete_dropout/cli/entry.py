@@ -20,7 +20,7 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from concrete_dropout.cli.check import check_command
-from concrete_dropout.cli.jobs import newest_sweep
+from concrete_dropout.cli.jobs import newest_sweep, texts
 from concrete_dropout.cli.leftovers import discard
 from concrete_dropout.cli.places import last_checkpoint, sweeps_of
 from concrete_dropout.cli.stopped import Stopped, how_to_continue
@@ -135,7 +135,7 @@ def continued(arguments: Sequence[str]) -> list[str]:
     if path in ("", "null") or not saved.is_file():
         return list(arguments)
     given = {_key(argument) for argument in arguments} | {"sweep", "resume"}  # one job of a sweep is no sweep
-    before = [str(entry) for entry in OmegaConf.load(saved) if _key(str(entry)) not in given]
+    before = [entry for entry in texts(OmegaConf.load(saved)) if _key(entry) not in given]
     if "hydra.run.dir" in given or "train=false" in [argument.lower() for argument in arguments]:
         return [*before, *arguments]
     quoted = str(folder).replace("'", "\\'")

@@ -23,7 +23,7 @@ from concrete_dropout.runfolder import RunFolder
 
 JOB, SWEEP = "job.json", "sweep.json"
 FINISHED, FAILED, RUNNING = "finished", "failed", "running"
-NOT_OF_THE_SWEEP = ("resume", "hydra.sweep.dir")  # in which the command that takes it up again differs
+NOT_OF_THE_SWEEP = ("resume", "hydra.sweep.dir", "hydra.mode")  # in which the command that takes it up again differs
 RANKS = ("SLURM_PROCID", "RANK")
 
 
@@ -35,7 +35,7 @@ class JobRecords(Callback):
     def on_multirun_start(self, config: DictConfig, **kwargs: Any) -> None:
         """Say what the sweep is, so that it can be taken up again whenever it is stopped."""
         folder = Path(config.hydra.sweep.dir).absolute()
-        arguments = own_arguments([*_texts(config.hydra.overrides.task), *_texts(config.hydra.overrides.hydra)])
+        arguments = own_arguments([*texts(config.hydra.overrides.task), *texts(config.hydra.overrides.hydra)])
         swept = [*_swept(arguments), *map(str, config.hydra.sweeper.get("params") or [])]
         RunFolder(folder).write_json(SWEEP, {"arguments": arguments, "swept": swept, "started": _now()})
         JobRecords.sweep = folder
@@ -43,7 +43,7 @@ class JobRecords(Callback):
     def on_job_start(self, config: DictConfig, **kwargs: Any) -> None:
         """A job begins."""
         if _is_of_a_sweep(config):
-            overrides = _texts(config.hydra.overrides.task)
+            overrides = texts(config.hydra.overrides.task)
             files = RunFolder(Path(config.hydra.runtime.output_dir))
             started = {"state": RUNNING, "error": None, "started": _now(), "ended": None}
             files.write_json(JOB, {"num": config.hydra.job.num, "overrides": overrides, **started})
@@ -96,10 +96,10 @@ def newest_sweep(place: Path, arguments: Sequence[str]) -> Path:
     )
 
 
-def _texts(entries: Any) -> list[str]:
-    """Overrides as they were typed: a value may be an interpolation, which has no value yet."""
+def texts(entries: Any) -> list[str]:
+    """Overrides as they were typed: a value may be an interpolation, which Hydra has escaped and has no value yet."""
     found: Any = OmegaConf.to_container(entries, resolve=False)
-    return [str(entry) for entry in found]
+    return [str(entry).replace("$\\{", "${").replace("\\}", "}") for entry in found]
 
 
 def _swept(arguments: Sequence[str]) -> list[str]:

@@ -7,7 +7,7 @@ import netrc
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 from urllib.parse import urlsplit
 
 from pytorch_lightning.loggers import CSVLogger, TensorBoardLogger
@@ -39,7 +39,7 @@ def wandb_logger(
     place = Path(folder)
     place.mkdir(parents=True, exist_ok=True)
     known = earlier_id(place)
-    again = {} if known is None else {"id": known, **({} if offline else {"resume": "allow"})}
+    again: dict[str, Any] = {} if known is None else {"id": known, **({} if offline else {"resume": "allow"})}
     logger = WandbLogger(
         save_dir=place, project=project, name=name or place.name, group=group, offline=offline, tags=list(tags), **again
     )

@@ -14,7 +14,7 @@ from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, OmegaConf, open_dict
 
 from concrete_dropout.cli.build import LAST
-from concrete_dropout.cli.jobs import FINISHED, SWEEP
+from concrete_dropout.cli.jobs import FINISHED, SWEEP, texts
 from concrete_dropout.cli.run_log import FILE_ONLY, logging_to
 from concrete_dropout.cli.study_check import check_finished
 from concrete_dropout.cli.study_command import override
@@ -85,7 +85,7 @@ def _own_config(cfg: DictConfig, folder: Path) -> DictConfig:
 
 def _overrides(cfg: DictConfig) -> list[str]:
     """The settings of a job without those of its sweep: a command for this job alone."""
-    given = [str(entry) for entry in HydraConfig.get().overrides.task]
+    given = texts(HydraConfig.get().overrides.task)
     kept = [entry for entry in given if entry.lstrip("+~").partition("=")[0].partition(".")[0] not in OF_THE_SWEEP]
     if any(entry.partition("=")[0] == CANDIDATE for entry in given):
         kind = str(cfg.dropout.kind)
@@ -105,7 +105,7 @@ def _own_command(cfg: DictConfig) -> Iterator[None]:
     own = copy.deepcopy(before)
     OmegaConf.set_readonly(own.hydra, False)
     with open_dict(own):
-        own.hydra.overrides.task = task
+        own.hydra.overrides.task = [entry.replace("${", "$\\{") for entry in task]  # no interpolation of its own
     config.cfg, sys.argv = own, [arguments[0], *task]
     try:
         yield

@@ -8,8 +8,8 @@ from functools import wraps
 from pathlib import Path
 from typing import Any
 
+from lightning_fabric.loggers.logger import _DummyExperiment, rank_zero_experiment
 from pytorch_lightning.loggers import WandbLogger as LightningsLogger
-from pytorch_lightning.loggers.logger import DummyExperiment, rank_zero_experiment
 
 _log = logging.getLogger(__name__)
 SAID = "W&B is left out from here on, the run folder has everything: %s: %s"
@@ -46,12 +46,12 @@ class WandbLogger(LightningsLogger):
     def experiment(self) -> Any:
         """The W&B run; one that takes everything and keeps nothing where W&B cannot start."""
         if self.failed and self._experiment is None:
-            return DummyExperiment()
+            return _DummyExperiment()
         try:
             return super().experiment
         except Exception as error:
             self.fail(error)
-            return DummyExperiment()
+            return _DummyExperiment()
 
     log_metrics = _harmless(LightningsLogger.log_metrics)
     log_hyperparams = _harmless(LightningsLogger.log_hyperparams)
