@@ -169,3 +169,20 @@ def test_wandb_may_disappear(tmp_path: Path) -> None:
     assert read_json(folder / "run.json")["state"] == "finished"
     assert "W&B is left out from here on" in command.err
     assert "test/nll" in read_json(folder / "summary.json")["metrics"]
+
+
+# Sweeps of the config -------------------------------------------------------------------------------------------------
+
+
+def test_a_grid_against_concrete(tmp_path: Path) -> None:
+    folder = tmp_path / "sweep"
+    own = ["trainer=cpu", "logger=none", "sweep=grid_vs_concrete", "candidate=p05,concrete"]
+    command = Command(tmp_path, "-m", *TINY, *own, f"hydra.sweep.dir='{folder}'").wait()
+    assert command.code == 0, command.err
+    study = read_json(folder / "study.json")
+    assert [run["values"] for run in study["runs"]] == [
+        {"dropout.kind": "fixed", "dropout.p": 0.05},
+        {"dropout.kind": "concrete"},
+    ]
+    assert read_json(folder / "0" / "run.json")["command"].endswith("dropout=fixed dropout.p=0.05")
+    assert "A grid of p against one Concrete run" in (folder / "report.html").read_text()

@@ -34,7 +34,6 @@ def run_sweep(hydra_main: Callable[[], object]) -> int:
         folder = _begun()
         if folder is not None:
             close_sweep(folder, "interrupted")
-            print(f"\n{_resume(folder)}", file=sys.stderr)
         raise
     except Exception as error:
         folder = _begun()
@@ -65,10 +64,6 @@ def close_sweep(folder: Path, state: str = "") -> list[dict[str, Any]]:
     failed = [job for job in jobs if job["state"] == FAILED]
     state = state or (FAILED if failed or not jobs else FINISHED)
     RunFolder(folder).write_json(STUDY, _study(folder, jobs, state))
-    if not any(job["state"] == FINISHED for job in jobs) and not any(
-        (folder / j["folder"] / RUN).is_file() for j in jobs
-    ):
-        return failed
     build_study_report(folder)
     print_study_summary(folder)
     return failed

@@ -78,8 +78,8 @@ class BatchedData(ExperimentData, ABC):
         loop = None if self.trainer is None else self.trainer.fit_loop
         if loop is None or self._order is None or self._order.start is None:
             return {}
-        done = loop.epoch_loop.batch_progress.current.completed
-        return {"start": self._order.start, "batches": done} if done < loop.max_batches else {}
+        epochs, done = loop.epoch_progress.current, loop.epoch_loop.batch_progress.current.completed
+        return {"start": self._order.start, "batches": done} if epochs.processed < epochs.ready else {}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Lightning's hook: the next training loader goes on where the checkpoint was saved."""
