@@ -32,8 +32,10 @@ class StopOnSignal(pl.Callback):
         self._before: dict[signal.Signals, Any] = {}
 
     def setup(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
-        """Take the place of Lightning's handler, which the trainer sets after this, and calls."""
-        self.asked = False
+        """Take the place of Lightning's handler, which the trainer sets after this, and calls.
+
+        What was asked during the last step of a fit still holds for the test that follows.
+        """
         connector: Any = trainer._signal_connector
         connector._sigterm_notifier_fn = self._ask
         if threading.current_thread() is threading.main_thread():
