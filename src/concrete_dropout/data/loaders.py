@@ -78,7 +78,8 @@ class BatchedData(ExperimentData, ABC):
         loop = None if self.trainer is None else self.trainer.fit_loop
         if loop is None or self._order is None or self._order.start is None:
             return {}
-        epochs, done = loop.epoch_progress.current, loop.epoch_loop.batch_progress.current.completed
+        epochs: Any = loop.epoch_progress.current
+        done = loop.epoch_loop.batch_progress.current.completed
         return {"start": self._order.start, "batches": done} if epochs.processed < epochs.ready else {}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
