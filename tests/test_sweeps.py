@@ -155,6 +155,7 @@ def test_submitit_local(tmp_path: Path) -> None:
     command, folder = two_jobs(tmp_path, "hydra/launcher=submitit_local", "seed=0,1")
     check_two_jobs(command, folder)
     assert [read_json(folder / number / "rank_1.json")["label"] for number in ("0", "1")] == [0, 1]
+    assert read_json(folder / "1" / "run.json")["command"].startswith("python train.py data.num_data=40")
 
 
 # Runs that lose something ---------------------------------------------------------------------------------------------

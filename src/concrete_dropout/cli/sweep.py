@@ -23,6 +23,7 @@ from concrete_dropout.runfolder import CHECKPOINTS, RUN, SUMMARY, RunFolder
 
 CANDIDATE, CANDIDATES = "candidate", "candidates"  # several settings under one name, see conf/sweep
 OF_THE_SWEEP = ("sweep", "resume", CANDIDATE, CANDIDATES)
+PROGRAM = "train.py"
 Runner = Callable[[DictConfig, Path], object]
 _log = logging.getLogger(__name__)
 
@@ -106,7 +107,9 @@ def _own_command(cfg: DictConfig) -> Iterator[None]:
     OmegaConf.set_readonly(own.hydra, False)
     with open_dict(own):
         own.hydra.overrides.task = [entry.replace("${", "$\\{") for entry in task]  # no interpolation of its own
-    config.cfg, sys.argv = own, [arguments[0], *task]
+    # Launchers start jobs by programs of their own.
+    program = arguments[0] if Path(arguments[0]).name == PROGRAM else str(Path(before.hydra.runtime.cwd) / PROGRAM)
+    config.cfg, sys.argv = own, [program, *task]
     try:
         yield
     finally:
