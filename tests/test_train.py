@@ -71,7 +71,7 @@ class Command:
 
     def stop(self, folder: Path, number: signal.Signals, after: int) -> Command:
         """Send a signal when a checkpoint has come to a step."""
-        deadline = time.monotonic() + 120
+        deadline = time.monotonic() + 300
         while checkpoint_step(folder) < after:
             assert self.process.poll() is None, self.process.communicate()
             assert time.monotonic() < deadline
