@@ -6,18 +6,24 @@ VENV   := .venv/.installed
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help train test lint types format bench lock clean
+.PHONY: help train test test-slurm lint types format bench lock clean
 
 help: ## List the targets
 	@echo "Usage: make TARGET [ARGS='...'] [PYTHON=python3.12]"
 	@echo
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 train: $(VENV) ## Train: make train ARGS="experiment=mnist dropout=fixed"
 	$(BIN)/python train.py $(ARGS)
 
 test: lint types ## Lint, check types and run the tests; ARGS go to pytest
 	OMP_NUM_THREADS=1 $(BIN)/pytest --numprocesses auto --dist loadscope $(ARGS)
+
+test-slurm: $(VENV) ## Test sweeps on a Slurm of two nodes on this machine (root; Debian's slurm-wlm and munge)
+	@mkdir -p .slurm
+	@trap 'tests/slurm/cluster.sh stop $(CURDIR)/.slurm; rm -rf .slurm' EXIT; \
+	tests/slurm/cluster.sh start $(CURDIR)/.slurm && \
+	TEST_SLURM=1 SLURM_CONF=$(CURDIR)/.slurm/slurm.conf OMP_NUM_THREADS=1 $(BIN)/pytest tests/slurm $(ARGS)
 
 lint: $(VENV) ## Check code style and formatting
 	$(BIN)/ruff check

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import hydra
 from hydra.core.hydra_config import HydraConfig
+from hydra.types import RunMode
 from omegaconf import DictConfig
 
 from concrete_dropout.cli.entry import command
@@ -15,14 +16,24 @@ CONF = Path(__file__).parent / "conf"
 
 
 @hydra.main(version_base="1.3", config_path=str(CONF), config_name="train")
-def main(cfg: DictConfig) -> None:
-    """One job: a study of several runs, or one run."""
-    from concrete_dropout.cli.study import run_study  # torch and Lightning take seconds to import: not for --help
+def main(cfg: DictConfig) -> float | None:
+    """One job of a sweep, or the only one; returns what a sweeper may minimise."""
+    from concrete_dropout.cli.sweep import run_job  # torch and Lightning take seconds to import: not for --help
 
     folder = Path(HydraConfig.get().runtime.output_dir)
+    if HydraConfig.get().mode == RunMode.MULTIRUN:
+        return run_job(cfg, folder, run_or_study)
+    run_or_study(cfg, folder)
+    return None
+
+
+def run_or_study(cfg: DictConfig, folder: Path) -> None:
+    """A study of several runs, or one run."""
     if cfg.study is None:
         run(cfg, folder)
     else:
+        from concrete_dropout.cli.study import run_study
+
         run_study(cfg, folder, run)
 
 

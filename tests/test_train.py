@@ -65,13 +65,13 @@ class Command:
     def code(self) -> int:
         return int(self.process.returncode)
 
-    def wait(self) -> Command:
-        self.out, self.err = self.process.communicate(timeout=120)
+    def wait(self, seconds: float = 300) -> Command:
+        self.out, self.err = self.process.communicate(timeout=seconds)
         return self
 
     def stop(self, folder: Path, number: signal.Signals, after: int) -> Command:
         """Send a signal when a checkpoint has come to a step."""
-        deadline = time.monotonic() + 120
+        deadline = time.monotonic() + 300
         while checkpoint_step(folder) < after:
             assert self.process.poll() is None, self.process.communicate()
             assert time.monotonic() < deadline

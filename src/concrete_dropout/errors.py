@@ -8,3 +8,7 @@ class UserError(Exception):
 
     Entry points print it without a traceback; anything else that reaches them is a bug.
     """
+
+
+class RunFailedError(RuntimeError):
+    """A run has failed in processes of its own; the message is what the first of them said, run.log has the rest."""

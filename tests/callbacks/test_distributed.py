@@ -50,7 +50,7 @@ def test_two_processes_leave_one_record(
     metrics = [(row["step"], row["metric"]) for row in folder.read_table(METRICS)]
     assert len(set(metrics)) == len(metrics) > 0
     assert folder.read_json(CALIBRATION)["val"]["num_points"] == 30
-    assert len(folder.read_table(predictions_name("val"))) == 15
+    assert len(folder.read_table(predictions_name("val"))) == 30
     record = folder.read_json(RUN)
     assert (record["state"], record["step"]) == ("finished", 4)
     assert record["checkpoints"]["last"] == "checkpoints/last.ckpt"

@@ -16,6 +16,7 @@ import pytorch_lightning as pl
 import torch
 import torch.distributed as dist
 from pytorch_lightning.trainer.states import TrainerFn, TrainerStatus
+from pytorch_lightning.utilities.exceptions import SIGTERMException
 from torch import Tensor
 
 log = logging.getLogger(__name__)
@@ -76,8 +77,8 @@ class RandomState(pl.Callback):
     """Gives every rank its own stream of masks, and lets a resumed run continue the streams of the interrupted one.
 
     From a checkpoint of the end of an epoch the resumed run is bit-identical to one that was never interrupted.
-    From one in the middle of an epoch the generators continue too, but the rest of the epoch is shuffled anew,
-    as Lightning does with loaders that keep no state.
+    From one in the middle of an epoch it is where the data module keeps the order of the epoch (``BatchedData``);
+    otherwise the rest of the epoch is shuffled anew, as Lightning does with loaders that keep no state.
 
     On a new fit rank 0 keeps its generator; torch's generator of every other rank is seeded from it and the rank.
     Samplers that draw from torch's global generator would then differ between ranks: use seeded ones.
@@ -86,6 +87,7 @@ class RandomState(pl.Callback):
     def __init__(self) -> None:
         self._resumed = False
         self._after_validation: State | None = None
+        self._stopped_together = False
 
     def on_fit_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Offset the generator of ranks above 0, unless a checkpoint has set it."""
@@ -99,11 +101,15 @@ class RandomState(pl.Callback):
         own = get_state(trainer.strategy.root_device)
         states: list[Any] = [own]
         # After an error the other ranks may be elsewhere, and would never answer.
-        healthy = trainer.state.status != TrainerStatus.INTERRUPTED
+        healthy = trainer.state.status != TrainerStatus.INTERRUPTED or self._stopped_together
         if healthy and trainer.world_size > 1 and dist.is_available() and dist.is_initialized():
             states = [None] * trainer.world_size
             dist.all_gather_object(states, own)
         checkpoint[KEY] = {"ranks": states, "validating": bool(trainer.validating)}
+
+    def on_exception(self, trainer: pl.Trainer, pl_module: pl.LightningModule, exception: BaseException) -> None:
+        """SIGTERM stops all ranks between the same two steps (``StopOnSignal``)."""
+        self._stopped_together = isinstance(exception, SIGTERMException)
 
     def on_load_checkpoint(
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, checkpoint: dict[str, Any]

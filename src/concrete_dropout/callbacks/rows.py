@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
 
@@ -50,3 +52,15 @@ class EvenRows:
         if len(rows) <= self.max_rows:
             return rows
         return rows[torch.linspace(0, len(rows) - 1, self.max_rows).round().long()]
+
+
+def in_turn(shares: Sequence[Tensor], max_rows: int) -> Tensor:
+    """Rows of several processes in the order of the data, which they have taken in turn; at most ``max_rows``.
+
+    >>> in_turn([torch.tensor([[0.0], [2.0], [4.0]]), torch.tensor([[1.0], [3.0]])], 5).squeeze(1).tolist()
+    [0.0, 1.0, 2.0, 3.0, 4.0]
+    """
+    ordered = [share[row] for row in range(max(map(len, shares))) for share in shares if row < len(share)]
+    rows = EvenRows(max_rows)
+    rows.add(torch.stack(ordered))
+    return rows.compute()

@@ -237,9 +237,15 @@ def logger_paths(loggers: Sequence[Logger], folder: Path) -> dict[str, str | Non
     for logger in loggers:
         name = type(logger).__name__.removesuffix("Logger").lower()
         # W&B's own folder is the parent of the one for files.
-        place = Path(logger.experiment.dir).parent if isinstance(logger, WandbLogger) else logger.log_dir
+        place = _wandb_folder(logger) if isinstance(logger, WandbLogger) else logger.log_dir
         paths[name] = relative(place, folder) if place else None
     return paths
+
+
+def _wandb_folder(logger: WandbLogger) -> Path | None:
+    """The folder of the W&B run; None where W&B could not start."""
+    files = getattr(logger.experiment, "dir", None)
+    return Path(files).parent if isinstance(files, (str, Path)) else None
 
 
 def _is_training(name: str) -> bool:

@@ -10,8 +10,9 @@ import torch
 
 from concrete_dropout.callbacks.band import predictive_band
 from concrete_dropout.callbacks.columns import class_columns, regression_columns
+from concrete_dropout.callbacks.evaluation import gathered
 from concrete_dropout.callbacks.loggers import log_figure, log_table
-from concrete_dropout.callbacks.rows import EvenRows
+from concrete_dropout.callbacks.rows import EvenRows, in_turn
 from concrete_dropout.callbacks.stage_callback import StageCallback
 from concrete_dropout.callbacks.stages import categorical_output, regression_output, result_of
 from concrete_dropout.callbacks.tables import replace_table
@@ -30,8 +31,8 @@ class UncertaintyMonitor(StageCallback):
     """Leaves ``predictions_<stage>.csv``, ``uncertainty.json`` and, for one-dimensional inputs, ``band.json``.
 
     Files are written after every validation and test. Figures are logged after the fit (of its last validation)
-    and after the test. With several processes the table holds rows of the first one's share. Uncertainties are standard
-    deviations in regression, and entropies where classes are predicted; pixels have no table.
+    and after the test. Uncertainties are standard deviations in regression, and entropies where classes are predicted;
+    pixels have no table.
 
     Args:
         folder: the run folder.
@@ -74,10 +75,11 @@ class UncertaintyMonitor(StageCallback):
 
     def on_stage_end(self, trainer: pl.Trainer, task: pl.LightningModule, stage: str) -> None:
         """Write the files."""
+        shares = gathered(trainer, self._rows.compute())
         if not trainer.is_global_zero:
             return
         if self._rows.num_seen:
-            rows = self._rows.compute().tolist()
+            rows = in_turn(shares, self.max_rows).tolist()
             replace_table(self.folder, predictions_name(stage), self._header, rows)
             self._tables[stage] = [dict(zip(self._header, row, strict=True)) for row in rows]
         self._rows = EvenRows(self.max_rows)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytorch_lightning as pl
 import torch
+from lightning_fabric.plugins.environments.slurm import SLURMEnvironment
 from lightning_fabric.utilities.exceptions import MisconfigurationException
 from omegaconf import DictConfig
 from pytorch_lightning.accelerators import CUDAAccelerator
@@ -17,6 +19,9 @@ from pytorch_lightning.loggers import Logger
 from rich.console import Console
 
 from concrete_dropout.callbacks import AtomicCheckpointIO, RandomState
+from concrete_dropout.callbacks.agreement import SameConfig
+from concrete_dropout.callbacks.finite import FiniteLoss
+from concrete_dropout.callbacks.stopping import StopOnSignal
 from concrete_dropout.cli.checkpoint import CONFIG_KEY
 from concrete_dropout.cli.factory import factory
 from concrete_dropout.cli.resume import FinishedEpochs
@@ -81,13 +86,23 @@ def keepers(config: Mapping[str, Any], folder: Path, selection: Selection | None
         selection: the metric that the best checkpoint is chosen by, and "min" or "max"; None without validation.
     """
     place = folder / CHECKPOINTS
-    kept: list[pl.Callback] = [ConfigInCheckpoint(config), FinishedEpochs(), RandomState()]
+    kept: list[pl.Callback] = [SameConfig(config), ConfigInCheckpoint(config), FinishedEpochs(), RandomState()]
     if selection is not None:
         monitor, mode = selection
         kept.append(ModelCheckpoint(place, BEST, monitor=monitor, mode=mode, enable_version_counter=False))
     # Behind the best one, whose score so far it holds: a run that goes on from it must not forget that.
     kept.append(ModelCheckpoint(place, LAST, enable_version_counter=False, save_on_train_epoch_end=True))
-    return kept
+    return [*kept, FiniteLoss(), StopOnSignal(place / f"{LAST}.ckpt", stop_signals())]
+
+
+def stop_signals() -> tuple[signal.Signals, ...]:
+    """What ends a run between two steps; Slurm announces the end of a job by the signal that it was submitted with."""
+    return (signal.SIGTERM, signal.SIGUSR1) if SLURMEnvironment.detect() else (signal.SIGTERM,)
+
+
+def _is_slurm_job(cfg: DictConfig) -> bool:
+    """Whether Slurm has started the processes of this run: one for each device."""
+    return SLURMEnvironment.detect() and (cfg.trainer.devices, cfg.trainer.num_nodes) != (1, 1)
 
 
 def build_trainer(
@@ -100,7 +115,8 @@ def build_trainer(
             logger=loggers or False,
             default_root_dir=folder,
             enable_progress_bar=any(isinstance(callback, ProgressBar) for callback in callbacks),
-            plugins=[AtomicCheckpointIO()],
+            # Lightning would save and requeue a Slurm job from within a signal handler, in the middle of a step.
+            plugins=[AtomicCheckpointIO(), *([SLURMEnvironment(auto_requeue=False)] if _is_slurm_job(cfg) else [])],
             **options,
         )
     except MisconfigurationException as error:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from hydra._internal.utils import get_args_parser
@@ -20,11 +20,15 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from concrete_dropout.cli.check import check_command
+from concrete_dropout.cli.jobs import newest_sweep, texts
 from concrete_dropout.cli.leftovers import discard
+from concrete_dropout.cli.places import last_checkpoint, sweeps_of
 from concrete_dropout.cli.stopped import Stopped, how_to_continue
-from concrete_dropout.errors import UserError
+from concrete_dropout.cli.sweep_end import run_sweep
+from concrete_dropout.errors import RunFailedError, UserError
 
-USER_ERROR, INTERRUPTED = 2, 130
+LAST = "last"  # in place of a path: the checkpoint of the newest run
+FAILED, USER_ERROR, INTERRUPTED = 1, 2, 130
 CONTINUES = "hydra.output_subdir=null"  # Hydra's own files stay as they are until the run has started
 # Options with which Hydra prints something, or takes another config than ours.
 OTHERWISE = "help hydra_help cfg info shell_completion experimental_rerun config_path config_name config_dir".split()
@@ -38,12 +42,17 @@ def command(conf_dir: Path, hydra_main: Callable[[], object]) -> int:
     os.environ.setdefault("HYDRA_FULL_ERROR", "1")  # Hydra shall pass exceptions on instead of printing its own digest
     try:
         given = split(continued(sys.argv[1:]))
-        sys.argv[1:] = [*given.options, *given.overrides]  # Hydra does not understand options between overrides
         if given.starts_jobs:
             check_command(given.overrides, conf_dir, given.multirun)
+            given = resumed(given, conf_dir)
+        sys.argv[1:] = [*given.options, *given.overrides]  # Hydra does not understand options between overrides
+        if given.starts_jobs and given.multirun:
+            return run_sweep(hydra_main)
         hydra_main()
     except UserError as error:
         return _refuse(str(error))
+    except RunFailedError as error:
+        return _refuse(f"{error}. run.log of its folder has the traceback", FAILED)
     except (HydraException, OmegaConfBaseException) as error:
         return _refuse(str(error).strip())
     except Stopped as stopped:
@@ -63,11 +72,12 @@ class Refusals(Callback):
     def on_job_end(self, config: DictConfig, job_return: JobReturn, **kwargs: object) -> None:
         """Hydra's hook."""
         error = job_return._return_value
-        if job_return.status != JobStatus.FAILED or not isinstance(error, UserError):
+        if job_return.status != JobStatus.FAILED or not isinstance(error, UserError | RunFailedError):
             return
-        discard(Path(config.hydra.runtime.output_dir), Path(config.paths.output_dir))
-        if config.hydra.mode == RunMode.RUN:
-            sys.exit(_refuse(str(error)))  # before Hydra adds a line of its own
+        if isinstance(error, UserError):
+            discard(Path(config.hydra.runtime.output_dir), Path(config.paths.output_dir))
+        if config.hydra.mode == RunMode.RUN:  # before Hydra adds a line of its own
+            sys.exit(_refuse(str(error), USER_ERROR if isinstance(error, UserError) else FAILED))
         # The other jobs go on, and Hydra raises the first error when all are done.
         print(f"\nJob {config.hydra.job.num} failed: {error}", file=sys.stderr)
 
@@ -115,16 +125,34 @@ def continued(arguments: Sequence[str]) -> list[str]:
     ``hydra.run.dir``, or with ``train=false``, it is a run of its own that starts from the checkpoint.
     """
     path = next((a.partition("=")[2].strip("'\"") for a in arguments if a.startswith("ckpt_path=")), "")
+    if path == LAST:
+        path = str(last_checkpoint(arguments))
+        quoted = path.replace("'", "\\'")
+        arguments = [a for a in arguments if _key(a) not in ("ckpt_path", "hydra.run.dir")]
+        arguments.append(f"ckpt_path='{quoted}'")
     folder = Path(path).absolute().parent.parent
     saved = folder / ".hydra" / "overrides.yaml"
     if path in ("", "null") or not saved.is_file():
         return list(arguments)
-    given = {_key(argument) for argument in arguments} | {"sweep"}  # one job of a sweep is no sweep
-    before = [str(entry) for entry in OmegaConf.load(saved) if _key(str(entry)) not in given]
+    given = {_key(argument) for argument in arguments} | {"sweep", "resume"}  # one job of a sweep is no sweep
+    before = [entry for entry in texts(OmegaConf.load(saved)) if _key(entry) not in given]
     if "hydra.run.dir" in given or "train=false" in [argument.lower() for argument in arguments]:
         return [*before, *arguments]
     quoted = str(folder).replace("'", "\\'")
     return [*before, *arguments, f"hydra.run.dir='{quoted}'", CONTINUES]
+
+
+def resumed(given: Arguments, conf_dir: Path) -> Arguments:
+    """The arguments of a sweep; with ``resume=true``, those of the same sweep as it was left, in its folder."""
+    if "resume=true" not in [entry.lower() for entry in given.overrides]:
+        return given
+    if not given.multirun:
+        raise UserError("resume=true is for sweeps (-m): a single run goes on with ckpt_path=last, or a path")
+    if any(_key(entry) == "hydra.sweep.dir" for entry in given.overrides):
+        return given
+    folder = newest_sweep(sweeps_of(given.overrides, conf_dir), given.overrides)
+    quoted = str(folder.absolute()).replace("'", "\\'")
+    return replace(given, overrides=[*given.overrides, f"hydra.sweep.dir='{quoted}'"])
 
 
 def from_the_start(arguments: Sequence[str]) -> list[str]:
@@ -138,6 +166,6 @@ def _key(override: str) -> str:
     return override.lstrip("+~").partition("=")[0]
 
 
-def _refuse(message: str) -> int:
+def _refuse(message: str, code: int = USER_ERROR) -> int:
     print(f"\nError: {message}", file=sys.stderr)
-    return USER_ERROR
+    return code

@@ -7,12 +7,13 @@ import netrc
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 from urllib.parse import urlsplit
 
-from pytorch_lightning.loggers import CSVLogger, TensorBoardLogger, WandbLogger
+from pytorch_lightning.loggers import CSVLogger, TensorBoardLogger
 
 from concrete_dropout.callbacks.loggers import wandb_environment
+from concrete_dropout.cli.wandb_run import WandbLogger, earlier_id
 from concrete_dropout.errors import UserError
 
 WANDB_SERVER = "https://api.wandb.ai"
@@ -37,8 +38,10 @@ def wandb_logger(
     os.environ.setdefault("WANDB_SILENT", "true")
     place = Path(folder)
     place.mkdir(parents=True, exist_ok=True)
+    known = earlier_id(place)
+    again: dict[str, Any] = {} if known is None else {"id": known, **({} if offline else {"resume": "allow"})}
     logger = WandbLogger(
-        save_dir=place, project=project, name=name or place.name, group=group, offline=offline, tags=list(tags)
+        save_dir=place, project=project, name=name or place.name, group=group, offline=offline, tags=list(tags), **again
     )
     logger._wandb_init.pop("anonymous", None)  # a setting without effect, about which W&B warns
     return logger

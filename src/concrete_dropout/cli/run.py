@@ -26,12 +26,13 @@ from concrete_dropout.cli.entry import from_the_start
 from concrete_dropout.cli.facts import run_facts
 from concrete_dropout.cli.leftovers import HYDRA
 from concrete_dropout.cli.networks import build_task
+from concrete_dropout.cli.ranks import is_rank, processes_to_start, run_on_ranks
 from concrete_dropout.cli.run_log import logging_to, run_log
 from concrete_dropout.cli.stopped import Stopped
 from concrete_dropout.cli.summary import print_start, print_summary
 from concrete_dropout.errors import UserError
 from concrete_dropout.report import build_run_report
-from concrete_dropout.runfolder import CHECKPOINTS, CONFIG, CONFIG_DIFF, RUN, RunFolder
+from concrete_dropout.runfolder import CHECKPOINTS, CONFIG, CONFIG_DIFF, RUN, SUMMARY, RunFolder
 
 
 def run(cfg: DictConfig, folder: Path, conf_dir: Path) -> dict[str, float]:
@@ -39,9 +40,14 @@ def run(cfg: DictConfig, folder: Path, conf_dir: Path) -> dict[str, float]:
     with logging_to(folder):
         build.set_out(cfg)
         data = build.build_data(cfg)
-        task = build_task(cfg, data)
         validates = "val" in data.parts
         check_parts(cfg, validates)
+        processes = 1 if is_rank() or cfg.trainer.devices == 1 else _processes(cfg, folder)
+        if processes > 1:  # which find the data in place
+            write_config(plain(cfg), folder, conf_dir)
+            run_on_ranks(cfg, folder, conf_dir, processes)
+            return dict((RunFolder(folder).read_json(SUMMARY) or {}).get("metrics", {}))
+        task = build_task(cfg, data)
         record = RunRecord(folder, {**facts(cfg), "num_train": data.spec.num_train, "kl_weight": task.kl_weight})
         callbacks = [
             *build.build_callbacks(cfg),
@@ -51,6 +57,10 @@ def run(cfg: DictConfig, folder: Path, conf_dir: Path) -> dict[str, float]:
     if trainer.is_global_zero:
         print_summary(folder)
     return {name: float(value) for name, value in trainer.callback_metrics.items()}
+
+
+def _processes(cfg: DictConfig, folder: Path) -> int:
+    return processes_to_start(build.build_trainer(cfg, [], [], folder))
 
 
 def carry_out(
@@ -69,13 +79,14 @@ def carry_out(
         check_checkpoint(cfg.ckpt_path, task, config)
     trainer = build.build_trainer(cfg, [*callbacks, record], build.build_loggers(cfg), folder)
     if trainer.is_global_zero:
-        write_config(config, folder, conf_dir)
+        if not is_rank():  # whose parent has done it, and knows the command
+            write_config(config, folder, conf_dir)
         print_start(folder, record.facts)
     with recording(record, folder, trainer.is_global_zero):
         log_config(trainer, config)
         if cfg.train:
             trainer.fit(task, datamodule=data, ckpt_path=cfg.ckpt_path)
-            if cfg.task.get("final_m_step"):  # which comes after the last checkpoint
+            if cfg.task.get("final_m_step") and trainer.is_global_zero:  # which comes after the last checkpoint
                 renew_weights(folder / CHECKPOINTS / f"{build.LAST}.ckpt", task)
         if cfg.test and tests:
             trainer.test(task, datamodule=data, ckpt_path=_tested(cfg, folder), verbose=False)
@@ -149,7 +160,10 @@ def recording(record: Ending, folder: Path, is_first: bool = True) -> Iterator[N
         raise
     finally:
         if "wandb" in sys.modules:  # otherwise the next job of a sweep would write into this run
-            sys.modules["wandb"].finish()
+            try:
+                sys.modules["wandb"].finish()
+            except Exception as error:  # its process is gone
+                run_log.warning("the W&B run could not be closed: %s: %s", type(error).__name__, error)
         if is_first:
             _write_report(folder)
 

@@ -31,6 +31,8 @@ class Stopped(SystemExit):
 
 def how_to_continue(folder: Path) -> str:
     """Sentences for the user: the command that goes on, and where the report is."""
+    if (folder.parent / "sweep.json").is_file():
+        return "Go on with the sweep by the same command and resume=true"
     if (folder.parent / "study.json").is_file():
         place = shortest(folder.parent)
         return f"Go on with the study by the same command and hydra.run.dir={place}"

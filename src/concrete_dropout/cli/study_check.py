@@ -19,7 +19,9 @@ IMMATERIAL = (
     "hydra",
     "logger",
     "name",
+    "objective",
     "paths",
+    "resume",
     "study",
     "sweep",
     "threads",
@@ -53,8 +55,8 @@ def check_finished(cfg: DictConfig, place: Path) -> None:
             for side in ("default", "value")
         )
         raise UserError(
-            f"{shortest(place)} is finished, but was made with {before}, and the study asks for {now}. Take a new "
-            "hydra.run.dir, or delete that folder to make the run again"
+            f"{shortest(place)} is finished, but was made with {before}, and this command asks for {now}. Take a new "
+            "folder, or delete that one to make the run again"
         )
 
 

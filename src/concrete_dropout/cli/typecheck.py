@@ -20,6 +20,8 @@ TOP_LEVEL: dict[str, Any] = {
     "test": bool,
     "test_ckpt": Literal["last", "best"],
     "ckpt_path": str | None,
+    "resume": bool,
+    "objective": str,
     "study": Mapping[str, Any] | None,
 }
 NUMBERS: dict[type, tuple[type, ...]] = {float: (int, float), int: (int,), bool: (bool,), str: (str, Path)}

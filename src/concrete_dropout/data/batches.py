@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import islice
 from typing import Any
 
 import torch
 from torch import Tensor
-from torch.utils.data import Dataset, Sampler
+from torch.utils.data import Dataset, DistributedSampler, Sampler
 
 Batch = tuple[Tensor, Tensor]
 
@@ -74,6 +75,37 @@ class JoinedPasses(Sampler[int]):
         passes = -(-self.length // self.num_rows)
         order = torch.cat([torch.randperm(self.num_rows, generator=generator) for _ in range(passes)])
         yield from order[: self.length].tolist()
+
+
+class OwnShare(DistributedSampler[Any]):
+    """The share of a process in what a sampler yields: processes take its entries in turn, each entry once.
+
+    Lightning leaves a ``DistributedSampler`` as it is. Its own would shuffle the order anew, and repeat rows of an
+    evaluation until all processes have as many: they would count twice. In an evaluation the last batches therefore
+    differ in size or number, and no step may wait for other processes.
+
+    Args:
+        source: yields the same entries in all processes, after ``set_epoch`` where it has that.
+        num_processes: of the run.
+        rank: of this process.
+
+    >>> [list(OwnShare(range(5), 2, rank)) for rank in (0, 1)]
+    [[0, 2, 4], [1, 3]]
+    """
+
+    def __init__(self, source: Any, num_processes: int, rank: int) -> None:
+        super().__init__(source, num_processes, rank, shuffle=False)
+        self.source = source
+        self.num_samples = len(range(rank, len(source), num_processes))
+
+    def __iter__(self) -> Iterator[Any]:
+        yield from islice(self.source, self.rank, None, self.num_replicas)
+
+    def set_epoch(self, epoch: int) -> None:
+        """Lightning's announcement of an epoch."""
+        super().set_epoch(epoch)
+        if hasattr(self.source, "set_epoch"):
+            self.source.set_epoch(epoch)
 
 
 def epoch_seed(seed: int, epoch: int) -> int:

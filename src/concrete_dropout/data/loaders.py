@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
-from typing import Any, TypeVar
+from collections.abc import Mapping, Sized
+from typing import Any, TypeVar, cast
 
 import torch
+from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, Sampler
 
 from concrete_dropout.data.base import ExperimentData, Part
-from concrete_dropout.data.batches import Batch, JoinedPasses, as_is
+from concrete_dropout.data.batches import Batch, JoinedPasses, OwnShare, as_is
 from concrete_dropout.data.checks import whole_number
+from concrete_dropout.data.order import ResumableOrder
+from concrete_dropout.errors import UserError
 
 Loader = DataLoader[Batch]
 Entry = TypeVar("Entry")
@@ -39,6 +42,8 @@ class BatchedData(ExperimentData, ABC):
         self.num_workers = whole_number("data.num_workers", num_workers, minimum=0)
         self.min_steps_per_epoch = whole_number("data.min_steps_per_epoch", min_steps_per_epoch, minimum=1)
         self.seed = whole_number("data.seed", seed, minimum=0)
+        self._order: ResumableOrder | None = None
+        self._interrupted: tuple[Tensor | None, int] = (None, 0)
 
     @abstractmethod
     def items(self, part: Part, training: bool = False) -> Dataset[Batch]:
@@ -60,21 +65,48 @@ class BatchedData(ExperimentData, ABC):
 
     def train_dataloader(self) -> Loader:
         """Full batches of shuffled items."""
-        distributed = torch.distributed.is_available() and torch.distributed.is_initialized()
-        processes = torch.distributed.get_world_size() if distributed else 1
-        length = self._steps(processes) * self.batch_size * processes
-        return self._loader(self.items("train", training=True), self.batch_size, self.sampler(length))
+        processes, rank = _processes()
+        sampler = self.sampler(self._steps(processes) * self.batch_size * processes)
+        start, batches = self._interrupted
+        self._interrupted = None, 0
+        self._order = ResumableOrder(sampler, start, batches * self.batch_size * processes)
+        share = self._order if processes == 1 else OwnShare(self._order, processes, rank)
+        return self._loader(self.items("train", training=True), self.batch_size, share)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Lightning's hook: before the end of an epoch, what it takes to go on with its items in their order."""
+        loop = None if self.trainer is None else self.trainer.fit_loop
+        if loop is None or self._order is None or self._order.start is None:
+            return {}
+        epochs: Any = loop.epoch_progress.current
+        done = loop.epoch_loop.batch_progress.current.completed
+        return {"start": self._order.start, "batches": done} if epochs.processed < epochs.ready else {}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Lightning's hook: the next training loader goes on where the checkpoint was saved."""
+        self._interrupted = state_dict.get("start"), int(state_dict.get("batches", 0))
 
     def val_dataloader(self) -> Loader | list[Loader]:
-        """All of the validation part in order; an empty list where there is none."""
+        """All of the validation part in order, or this process's share; an empty list where there is none."""
         return self._eval_loader("val")
 
     def test_dataloader(self) -> Loader | list[Loader]:
-        """All of the test part in order; an empty list where there is none."""
+        """All of the test part in order, or this process's share; an empty list where there is none."""
         return self._eval_loader("test")
 
     def _eval_loader(self, part: Part) -> Loader | list[Loader]:
-        return self._loader(self.items(part), self.eval_batch_size) if part in self.parts else []
+        if part not in self.parts:
+            return []
+        items, (processes, rank) = self.items(part), _processes()
+        if processes == 1:
+            return self._loader(items, self.eval_batch_size)
+        rows = len(cast(Sized, items))
+        if rows < processes:
+            raise UserError(
+                f"the {part} part has {rows} items, too few for {processes} processes: set trainer.devices={rows}, or "
+                "evaluate in one process (trainer=auto)"
+            )
+        return self._loader(items, self.eval_batch_size, OwnShare(range(rows), processes, rank))
 
     def _loader(self, items: Dataset[Batch], batch_size: int, sampler: Sampler[Any] | None = None) -> Loader:
         return DataLoader(
@@ -92,6 +124,13 @@ class BatchedData(ExperimentData, ABC):
 
     def _steps(self, processes: int) -> int:
         return max(-(-self.num_items // (self.batch_size * processes)), self.min_steps_per_epoch)
+
+
+def _processes() -> tuple[int, int]:
+    """How many processes train together, and the number of this one."""
+    if not (torch.distributed.is_available() and torch.distributed.is_initialized()):
+        return 1, 0
+    return torch.distributed.get_world_size(), torch.distributed.get_rank()
 
 
 def part_of(parts: Mapping[Part, Entry], part: Part) -> Entry:

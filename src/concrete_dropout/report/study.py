@@ -15,6 +15,7 @@ from concrete_dropout.report.components import Section, guarded
 from concrete_dropout.report.page import page
 from concrete_dropout.report.study_record import CAMVID_TABLE, CONTROL_STUDY, UCI_TABLE, Study, read_study
 from concrete_dropout.report.study_runs import runs, study_notices
+from concrete_dropout.report.sweep_sections import sweep_sections
 from concrete_dropout.report.uci import TABLE_CSV, TABLE_MD
 from concrete_dropout.report.uci_sections import uci_lead, uci_sections
 from concrete_dropout.runfolder import RunFolder
@@ -87,4 +88,5 @@ def _content(study: Study, found: Comparison) -> tuple[str, str, list[Builder]]:
     title = str(study.record.run.get("experiment") or study.kind)
     if study.kind == CONTROL_STUDY:
         return title, control_study.control_lead(study), control_study.control_sections(study)
-    return title, comparison_lead(found), comparison_sections(found)
+    results, *others = comparison_sections(found)
+    return title, comparison_lead(found), [results, *sweep_sections(found), *others]

@@ -21,6 +21,7 @@ from concrete_dropout.dropout.sampling import active_dropouts
 from concrete_dropout.dropout.streams import MASKS, Mask
 from concrete_dropout.metrics.stage import StageMetrics, StageResult
 from concrete_dropout.settings import OptimSettings
+from concrete_dropout.tasks.alone import begin_alone, end_alone
 
 Stage = Literal["val", "test"]
 Batch = tuple[Tensor, Tensor]
@@ -177,6 +178,12 @@ class Task(pl.LightningModule, ABC):
 
     def test_step(self, batch: Batch, batch_idx: int) -> Mapping[str, Any]:
         return self._evaluation_step("test", batch, batch_idx)
+
+    def on_validation_start(self) -> None:
+        begin_alone(self.trainer, self)
+
+    def on_validation_end(self) -> None:
+        end_alone(self.trainer)
 
     def on_validation_epoch_start(self) -> None:
         self.val_metrics.reset()

@@ -1,0 +1,69 @@
+"""A W&B run that training does not depend on: what cannot be logged is left out, with one warning."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from functools import wraps
+from pathlib import Path
+from typing import Any
+
+from lightning_fabric.loggers.logger import _DummyExperiment, rank_zero_experiment
+from pytorch_lightning.loggers import WandbLogger as LightningsLogger
+
+_log = logging.getLogger(__name__)
+SAID = "W&B is left out from here on, the run folder has everything: %s: %s"
+
+
+def _harmless(method: Callable[..., Any]) -> Callable[..., Any]:
+    """A method that does nothing any more once W&B has failed."""
+
+    @wraps(method)
+    def call(self: WandbLogger, *args: Any, **kwargs: Any) -> Any:
+        if self.failed:
+            return None
+        try:
+            return method(self, *args, **kwargs)
+        except Exception as error:  # its process or the network may go away in any way
+            self.fail(error)
+            return None
+
+    return call
+
+
+class WandbLogger(LightningsLogger):
+    """Lightning's logger, which outlives its service. The name is the one under which run.json has it."""
+
+    failed = False
+
+    def fail(self, error: Exception) -> None:
+        """Go on without W&B."""
+        self.failed = True
+        _log.warning(SAID, type(error).__name__, error)
+
+    @property
+    @rank_zero_experiment
+    def experiment(self) -> Any:
+        """The W&B run; one that takes everything and keeps nothing where W&B cannot start."""
+        if self.failed and self._experiment is None:
+            return _DummyExperiment()
+        try:
+            return super().experiment
+        except Exception as error:
+            self.fail(error)
+            return _DummyExperiment()
+
+    log_metrics = _harmless(LightningsLogger.log_metrics)
+    log_hyperparams = _harmless(LightningsLogger.log_hyperparams)
+    log_table = _harmless(LightningsLogger.log_table)
+    log_image = _harmless(LightningsLogger.log_image)
+    finalize = _harmless(LightningsLogger.finalize)
+
+
+def earlier_id(folder: Path) -> str | None:
+    """The id of the W&B run that a run folder has already: a run that goes on is the same run.
+
+    The folders are named run-TIME-ID, or offline-run-TIME-ID.
+    """
+    found = sorted(folder.glob("wandb/*run-*-*"), key=lambda path: path.stat().st_mtime)
+    return found[-1].name.rpartition("-")[2] if found else None

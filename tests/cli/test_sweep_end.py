@@ -1,0 +1,73 @@
+"""The end of a sweep from its files alone: failed jobs, jobs that never began, and what its study.json says."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from concrete_dropout.cli.jobs import JobRecords
+from concrete_dropout.cli.stopped import how_to_continue
+from concrete_dropout.cli.sweep_end import close_sweep, run_sweep
+from concrete_dropout.errors import UserError
+from concrete_dropout.runfolder import STUDY, RunFolder
+
+
+def job(folder: Path, number: int, *overrides: str, **entries: Any) -> None:
+    record = {"num": number, "overrides": list(overrides), "state": "finished", "error": None, **entries}
+    RunFolder(folder / str(number)).write_json("job.json", record)
+
+
+@pytest.fixture
+def sweep(tmp_path: Path) -> Path:
+    RunFolder(tmp_path).write_json("sweep.json", {"arguments": ["seed=0,1", "dropout=none"], "swept": ["seed"]})
+    job(tmp_path, 0, "dropout=none", "seed=0", state="failed", error="no such file")
+    job(tmp_path, 1, "dropout=none", "seed=1", state="failed", error="ValueError: broken")
+    return tmp_path
+
+
+def test_a_sweep_of_which_nothing_came_has_a_report_too(sweep: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    failed = close_sweep(sweep)
+    assert [(entry["label"], entry["error"]) for entry in failed] == [
+        ("seed=0", "no such file"),
+        ("seed=1", "ValueError: broken"),
+    ]
+    study = RunFolder(sweep).read_json(STUDY)
+    assert (study["state"], study["kind"]) == ("failed", "comparison")
+    assert [run["values"] for run in study["runs"]] == [{"seed": 0}, {"seed": 1}]
+    page = (sweep / "report.html").read_text()
+    assert "no such file" in page
+    assert "ValueError: broken" in page
+    assert "report.html" in capsys.readouterr().out
+
+
+def test_the_error_of_a_job_is_told_once_and_any_other_is_raised(
+    sweep: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fails(error: Exception) -> Any:
+        def hydra_main() -> None:
+            JobRecords.sweep = sweep
+            raise error
+
+        return hydra_main
+
+    assert run_sweep(fails(ValueError("broken"))) == 1
+    said = capsys.readouterr().err
+    assert "2 of 2 jobs failed:\n  seed=0: no such file\n  seed=1: ValueError: broken\n" in said
+    assert "resume=true" in said
+    with pytest.raises(KeyError, match="a bug of the launcher"):
+        run_sweep(fails(KeyError("a bug of the launcher")))
+
+
+def test_a_command_that_never_began_has_no_report(tmp_path: Path) -> None:
+    def refused() -> None:
+        raise UserError("no")
+
+    with pytest.raises(UserError):
+        run_sweep(refused)
+    assert JobRecords.sweep is None
+
+
+def test_a_stopped_sweep_says_how_it_goes_on(sweep: Path) -> None:
+    assert how_to_continue(sweep / "1") == "Go on with the sweep by the same command and resume=true"
