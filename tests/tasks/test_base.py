@@ -157,12 +157,15 @@ def test_more_samples_give_a_tighter_bound(data: Data) -> None:
 
 def test_training_learns_p_and_the_function(data: Data, trainer: Trainers) -> None:
     task, recorder = make_task(data, optim=OptimSettings(lr=1e-2, p_lr=0.05)), Recorder()
+    for layer in task.network.modules():
+        if isinstance(layer, ConcreteDropout):
+            layer.p = 0.5  # far from where they go: both come down
     before = dropout_probabilities(task.network)
     engine = trainer(max_epochs=40, callbacks=[recorder], check_val_every_n_epoch=20)
     engine.fit(task, datamodule=data)
     assert sum(recorder.losses[-20:]) < sum(recorder.losses[:20]) - 5
     after = dropout_probabilities(task.network)
-    assert all(abs(after[name] - before[name]) > 0.01 for name in before)
+    assert all(after[name] < before[name] - 0.1 for name in before)
     assert recorder.results == {"val": True}
     engine.test(task, datamodule=data, verbose=False)
     assert recorder.results == {"val": True, "test": True}
