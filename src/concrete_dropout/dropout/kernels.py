@@ -67,7 +67,7 @@ def backward(
 def _elementwise_forward(
     x: Tensor, logit: float, temperature: float, generator: torch.Generator | None
 ) -> tuple[Tensor, Tensor]:
-    x = _dense(x)
+    x = dense(x)
     y, z = torch.empty_like(x), torch.empty_like(x, dtype=torch.float16)
     scale = 1 + math.exp(logit)
     for x_block, y_block, z_block in _blocks(x, y, z):
@@ -131,7 +131,7 @@ def _retain(z: Tensor, logit: float) -> Tensor:
     return (1 - z.float()).mul_(1 + math.exp(logit))
 
 
-def _dense(tensor: Tensor) -> Tensor:
+def dense(tensor: Tensor) -> Tensor:
     """The tensor itself if its elements fill one stretch of memory in a standard layout, else a copy."""
     if tensor.is_contiguous() or (tensor.dim() == 4 and tensor.is_contiguous(memory_format=torch.channels_last)):
         return tensor

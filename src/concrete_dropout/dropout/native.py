@@ -14,6 +14,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from concrete_dropout.dropout.kernels import dense
 from concrete_dropout.dropout.noise import FULL_RANGE_START
 
 SWITCH = "CONCRETE_DROPOUT_NATIVE"  # 0 in the environment: do without
@@ -148,13 +149,6 @@ def _stack(
     replicas = p_logit.numel()
     size, threads = x.numel() // max(1, replicas), torch.get_num_threads()
     _loaded().stack(*addresses, replicas, size, key, exponent_of(temperature), threads)
-
-
-def dense(tensor: Tensor) -> Tensor:
-    """The tensor itself if its elements fill one stretch of memory in a standard layout, else a copy."""
-    if tensor.is_contiguous() or (tensor.dim() == 4 and tensor.is_contiguous(memory_format=torch.channels_last)):
-        return tensor
-    return tensor.contiguous()
 
 
 def _laid_out(x: Tensor, mask_shape: Sequence[int]) -> Tensor:
