@@ -16,7 +16,7 @@ from concrete_dropout.predictive import CategoricalAccumulator, GaussianAccumula
 
 Likelihood = Literal["gaussian", "categorical"]
 Inputs = Tensor | tuple[Tensor, ...]
-GATHERED_ELEMENTS = 1 << 15  # of outputs that are accumulated together
+GATHERED_ELEMENTS = 1 << 13  # of outputs that are accumulated together
 
 
 def mc_predict(

@@ -108,6 +108,13 @@ def test_a_tensor_is_multiplied_whatever_its_layout() -> None:
     assert torch.equal(masks((3, 1000), times), 2 * masks((3, 1000)) * times)
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
+def test_a_row_that_all_samples_share_is_not_copied(dtype: torch.dtype) -> None:
+    row = torch.randn(1, 1000).to(dtype)
+    shared = row.expand(3, 1000)
+    assert torch.equal(masks((3, 1000), shared), masks((3, 1000), shared.clone()))
+
+
 @pytest.mark.parametrize("mask_shape", [(32, 64, 50), (32, 64, 1)], ids=["element-wise", "channel-wise"])
 def test_threads_do_not_change_a_bit(mask_shape: tuple[int, ...], threads: None) -> None:
     results = []

@@ -147,6 +147,34 @@ def test_large_activations_are_not_batched() -> None:
     assert set(sizes) == {300}
 
 
+class DecidesByValues(nn.Module):
+    """The sign of a sum over all rows: not the same for several samples side by side as for each."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.drop, self.linear = nn.Dropout(0.5), nn.Linear(4, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        h = self.linear(self.drop(x))
+        return h if float(h.sum()) > 0 else -h
+
+
+@pytest.mark.parametrize("rows", [1, 5])
+@pytest.mark.parametrize("make", [DecidesByValues, lambda: nn.Sequential(nn.Dropout(0.5), nn.Linear(4, 3))])
+def test_what_was_learned_of_a_model_holds_for_later_calls(make: Any, rows: int) -> None:
+    model, x = make().eval(), torch.randn(rows, 4)
+    reference = torch.stack(loop(model, (x,), 20))
+    for batch_samples in (1, 4, 4, None, 1):  # the first call finds that there is no prefix
+        torch.testing.assert_close(collect(model, (x,), 20, batch_samples=batch_samples), reference)
+
+
+def test_a_prefix_that_a_model_gets_later_is_computed() -> None:
+    model, x = nn.Sequential(nn.Dropout(0.5), nn.Linear(4, 3)).eval(), torch.randn(5, 4)
+    collect(model, (x,), 20)
+    model.register_forward_pre_hook(lambda module, args: (args[0] * 2,))
+    assert torch.equal(collect(model, (x,), 20), torch.stack(loop(model, (x,), 20)))
+
+
 def test_a_model_without_dropout_makes_one_pass() -> None:
     model, calls = nn.Sequential(nn.Linear(4, 3), nn.Dropout(0.0)), []
     model.register_forward_hook(lambda *_: calls.append(1))

@@ -158,6 +158,7 @@ typedef struct {
     double *sums; /* of each chunk, so that their total does not depend on the number of threads */
     uint64_t key, sample, first;
     int64_t size, chunks; /* of one sample */
+    int64_t x_step;       /* from one sample's x to the next: size, or 0 where all have the same */
     const Law *laws;      /* of each sample, or of all */
     int laws_differ;
 } Elementwise;
@@ -176,7 +177,7 @@ FOR_EACH_PROCESSOR static void mask_chunks(void *pointer, int64_t first, int64_t
         retained(keep, stream, *law, job->first + (uint64_t)start, count);
         float scale = law->scale, *out = job->out + row * job->size + start;
         if (job->x) {
-            const float *x = job->x + row * job->size + start;
+            const float *x = job->x + row * job->x_step + start;
             for (int64_t i = 0; i < count; i++) out[i] = x[i] * (keep[i] * scale);
         } else
             for (int64_t i = 0; i < count; i++) out[i] = keep[i] * scale;
@@ -309,7 +310,7 @@ static Law hard_law(double p) {
 static Elementwise elementwise(unsigned long long x, unsigned long long out, long long size, unsigned long long key) {
     Elementwise job = {0};
     job.x = (const float *)(uintptr_t)x, job.out = (float *)(uintptr_t)out;
-    job.key = key, job.size = size, job.chunks = (size + CHUNK - 1) / CHUNK;
+    job.key = key, job.size = job.x_step = size, job.chunks = (size + CHUNK - 1) / CHUNK;
     return job;
 }
 
@@ -328,23 +329,25 @@ static int run_backward(Elementwise *job, int64_t samples, int threads, double *
 }
 
 static const char mask_doc[] =
-    "mask(x, out, samples, size, first, key, sample, law, exponent, scaled, threads)\n\n"
+    "mask(x, out, samples, size, first, key, sample, law, exponent, scaled, shared, threads)\n\n"
     "out = x * (1 - z) / (1 - p), (samples, size), at addresses of float32; without x (0) the mask itself, and unless\n"
     "scaled without its factor. Elements are first, first + 1, ... of the streams sample, sample + 1, ...\n"
+    "All samples have an x of their own, or share one of (size).\n"
     "Soft masks have exponent = 1 / temperature and law = logit p, hard ones 0 and p.";
 
 static PyObject *py_mask(PyObject *module, PyObject *args) {
     unsigned long long x, out, first, key, sample;
     long long samples, size;
     double value;
-    int exponent, scaled, threads;
-    if (!PyArg_ParseTuple(args, "KKLLKKKdipi", &x, &out, &samples, &size, &first, &key, &sample, &value, &exponent,
-                          &scaled, &threads))
+    int exponent, scaled, shared, threads;
+    if (!PyArg_ParseTuple(args, "KKLLKKKdippi", &x, &out, &samples, &size, &first, &key, &sample, &value, &exponent,
+                          &scaled, &shared, &threads))
         return NULL;
     Law law = exponent ? soft_law(value, exponent) : hard_law(value);
     if (!scaled) law.scale = 1.0f;
     Elementwise job = elementwise(x, out, size, key);
     job.sample = sample, job.first = first, job.laws = &law;
+    if (shared) job.x_step = 0;
     Py_BEGIN_ALLOW_THREADS
     expect_writes(job.out, samples * size);
     share(mask_chunks, &job, samples * job.chunks, samples * size, threads);

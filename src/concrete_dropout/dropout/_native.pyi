@@ -9,6 +9,7 @@ def mask(
     law: float,
     exponent: int,
     scaled: bool,
+    shared: bool,
     threads: int,
 ) -> None: ...
 def mask_backward(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any, Literal, get_args
 
 from torch import Tensor, nn
@@ -37,9 +38,15 @@ PLAIN_IN_FRONT_OF: dict[type[nn.Module], type[_DropoutNd]] = {
 }
 
 
+def is_concrete(module: _DropoutNd) -> bool:
+    """Whether the layer learns its p."""
+    layer_class: Any = type(module)  # which mypy does not take for hashable
+    return _is_concrete(layer_class)
+
+
 def kind_of(module: _DropoutNd) -> Kind:
     """What a dropout layer is now."""
-    if isinstance(module, _ConcreteDropoutNd):
+    if is_concrete(module):
         return "concrete"
     return "fixed" if module.p > 0 else "none"
 
@@ -49,17 +56,37 @@ def plain_class(module: _DropoutNd) -> type[_DropoutNd] | None:
 
     A subclass with a forward of its own (locked dropout, say) has none: its mask may be anything.
     """
-    if isinstance(module, _ConcreteDropoutNd):
-        return PLAIN_OF_CONCRETE[type(module)]
-    return next((plain for plain in CONCRETE_OF_PLAIN if type(module).forward is plain.forward), None)
+    layer_class: Any = type(module)  # which mypy does not take for hashable
+    return _plain_class(layer_class)
 
 
 def is_channelwise(module: _DropoutNd) -> bool:
     """Whether the layer drops whole channels."""
-    return isinstance(module, (nn.Dropout1d, nn.Dropout2d, nn.Dropout3d, _ConcreteFeatureDropout))
+    layer_class: Any = type(module)  # which mypy does not take for hashable
+    return _is_channelwise(layer_class)
+
+
+# Asked in every call of every layer while sampling, where a look at the bases of a class takes as long as a small mask.
+@lru_cache(maxsize=256)
+def _is_concrete(layer_class: type[_DropoutNd]) -> bool:
+    return issubclass(layer_class, _ConcreteDropoutNd)
+
+
+@lru_cache(maxsize=256)
+def _plain_class(layer_class: type[_DropoutNd]) -> type[_DropoutNd] | None:
+    if issubclass(layer_class, _ConcreteDropoutNd):
+        return PLAIN_OF_CONCRETE[layer_class]
+    return next((plain for plain in CONCRETE_OF_PLAIN if layer_class.forward is plain.forward), None)
+
+
+@lru_cache(maxsize=256)
+def _is_channelwise(layer_class: type[_DropoutNd]) -> bool:
+    return issubclass(layer_class, (nn.Dropout1d, nn.Dropout2d, nn.Dropout3d, _ConcreteFeatureDropout))
 
 
 def is_unbatched(module: _DropoutNd, x: Tensor) -> bool:
     """Whether a channel-wise layer takes ``x`` for (C, ...) rather than (N, C, ...)."""
+    if not is_channelwise(module):
+        return False
     plain = plain_class(module)
-    return is_channelwise(module) and plain is not None and x.dim() in CONCRETE_OF_PLAIN[plain].unbatched_dims
+    return plain is not None and x.dim() in CONCRETE_OF_PLAIN[plain].unbatched_dims

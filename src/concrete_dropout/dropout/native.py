@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from functools import lru_cache
 from types import ModuleType
 from typing import NamedTuple
 
@@ -40,6 +41,7 @@ def available() -> bool:
     return _library is not None
 
 
+@lru_cache(maxsize=256)
 def exponent_of(temperature: float) -> int:
     """1 / temperature if the compiled code knows that power, else 0.
 
@@ -110,16 +112,27 @@ def fill_masks(out: Tensor, times: Tensor | None, place: Place, law: float, expo
 
     Args:
         out: float32, contiguous, (samples, ...) or (samples * rows, ...), is overwritten.
-        times: of the shape of ``out``.
+        times: of the shape of ``out``; nothing is copied where it is float32, and contiguous or ``is_repeated``.
         place: of the noise.
         law: of soft masks logit p, of hard ones p.
         exponent: of soft masks ``exponent_of`` their temperature, of hard ones 0.
     """
     key, sample, samples, first = place
-    times = None if times is None else times.float().contiguous()
-    address, threads = 0 if times is None else times.data_ptr(), torch.get_num_threads()
-    size = out.numel() // max(1, samples)
-    _loaded().mask(address, out.data_ptr(), samples, size, first, key, sample, law, exponent, True, threads)
+    shared = times is not None and is_repeated(times, samples)
+    if times is not None and not (shared and times.dtype is torch.float32):
+        times, shared = times.float().contiguous(), False
+    address = 0 if times is None else times.data_ptr()
+    size, threads = out.numel() // max(1, samples), torch.get_num_threads()
+    _loaded().mask(address, out.data_ptr(), samples, size, first, key, sample, law, exponent, True, shared, threads)
+
+
+def is_repeated(x: Tensor, samples: int) -> bool:
+    """Whether the rows of ``x`` are the same memory, one for each of several samples.
+
+    >>> is_repeated(torch.ones(1, 5).expand(3, 5), 3), is_repeated(torch.ones(3, 5), 3)
+    (True, False)
+    """
+    return samples > 1 and x.shape[0] == samples and x.stride(0) == 0 and x[0].is_contiguous()
 
 
 def stack_forward(x: Tensor, p_logit: Tensor, temperature: float, key: int) -> Tensor:
@@ -160,7 +173,7 @@ def _laid_out(x: Tensor, mask_shape: Sequence[int]) -> Tensor:
 def _fill(out: Tensor, x: Tensor | None, key: int, logit: float, exponent: int, *, scaled: bool) -> None:
     """One mask over all elements of a dense tensor, in the order in which they lie in memory."""
     address, threads = 0 if x is None else x.data_ptr(), torch.get_num_threads()
-    _loaded().mask(address, out.data_ptr(), 1, out.numel(), 0, key, 0, logit, exponent, scaled, threads)
+    _loaded().mask(address, out.data_ptr(), 1, out.numel(), 0, key, 0, logit, exponent, scaled, False, threads)
 
 
 def _channels(grad: Tensor | None, x: Tensor, keep: Tensor, out: Tensor, logit: float, exponent: int) -> float:

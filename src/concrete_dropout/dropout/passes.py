@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import ExitStack
-from typing import Any
+from typing import Any, ClassVar
+from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor, nn
@@ -16,9 +17,12 @@ from concrete_dropout.dropout.sampling import MaskSampler, active_dropouts, mc_s
 from concrete_dropout.dropout.streams import Mask
 
 # Batching samples saves overhead per call. It stops paying once the activations of a batch leave the cache, and earlier
-# where masks are as large as they are.
+# where masks are as large as they are. A batch takes no more memory than 50 samples' outputs, and what is made of them,
+# would take side by side, as in a plain loop; a few pages are free.
 BATCHED_ELEMENTS = 1 << 20
-BATCHED_MASKS = 1 << 14
+BATCHED_MASKS = 1 << 17
+FREE_ELEMENTS = 7 << 9
+OUTPUTS_SIDE_BY_SIDE = 3 * 50
 FEW_SAMPLES = 6  # up to these it does not pay: the first batch is checked by a pass more
 BYTES_PER_BATCHED_ELEMENT = 32  # at the widest dropout: its input, mask and output, and the same of its neighbours
 DEFAULT_MEMORY = 1 << 30
@@ -57,13 +61,14 @@ def stochastic_passes(
     model = getattr(model, "_orig_mod", model)  # a compiled model would be compiled again for every pass
     with torch.inference_mode(False), torch.no_grad(), mc_sampling(model, seed, frozen_masks, mask=mask) as sampler:
         inputs = tuple(tensor.clone() if tensor.is_inference() else tensor for tensor in inputs)
-        if not active_dropouts(model):
+        dropouts = tuple(active_dropouts(model))
+        if not dropouts:
             samples = 1
         step = batch_rows or _affordable_rows(model, inputs, sampler, memory_budget)
         for start in range(0, inputs[0].shape[0], step):
             chunk = tuple(tensor[start : start + step] for tensor in inputs)
             rows = slice(start, start + chunk[0].shape[0])
-            passes = _SamplesOfRows(model, chunk, sampler, start)
+            passes = _SamplesOfRows(model, chunk, sampler, start, dropouts)
             for output in passes.outputs(samples, batch_samples, memory_budget):
                 yield rows, output
 
@@ -74,32 +79,49 @@ def deterministic_pass(model: nn.Module, inputs: tuple[Tensor, ...]) -> Any:
         return _split_samples(model(*inputs), 1, inputs[0].shape[0])
 
 
-class _SamplesOfRows:
-    """All samples of some rows: with the prefix cached, several to a pass where that is faster, else one by one."""
+_Dropouts = WeakKeyDictionary[nn.Module, tuple[str, ...]]  # a model's active dropouts
 
-    def __init__(self, model: nn.Module, inputs: tuple[Tensor, ...], sampler: MaskSampler, first_row: int) -> None:
+
+class _SamplesOfRows:
+    """All samples of some rows: with the prefix cached, several to a pass where that is faster, else one by one.
+
+    Watching a pass for its prefix takes time. A model that had none in front of the same dropouts is not watched again,
+    but for its first pass of several samples, which must not decide by their values.
+    """
+
+    _without_prefix: ClassVar[_Dropouts] = WeakKeyDictionary()
+    _takes_several: ClassVar[_Dropouts] = WeakKeyDictionary()
+
+    def __init__(
+        self,
+        model: nn.Module,
+        inputs: tuple[Tensor, ...],
+        sampler: MaskSampler,
+        first_row: int,
+        dropouts: tuple[str, ...],
+    ) -> None:
         self._model = model
         self._inputs = inputs
         self._sampler = sampler
         self._first_row = first_row
-        self._cache: PrefixCache | None = PrefixCache(model, inputs)
+        self._dropouts = dropouts
+        self._cache: PrefixCache | None = None
         self._watch = ExitStack()  # what the cache has put into the model's place
-        self._settled = False
+        self._settled = self._without_prefix.get(model) == dropouts
 
     def outputs(self, samples: int, batch_samples: int | None, memory_budget: int) -> Iterator[Any]:
         """Outputs with tensors (S, rows, ...), S samples of ``samples`` at a time."""
-        if samples == 1:
-            self._cache = None
         self._sampler.largest_input = self._sampler.largest_mask = 0
         with self._watch:
-            if self._cache is not None:
-                self._watch.enter_context(self._cache.attached())
-            yield self._one(0)
-            elements = min(BATCHED_ELEMENTS, memory_budget // BYTES_PER_BATCHED_ELEMENT)
-            by_input = elements // max(1, self._sampler.largest_input)
-            by_mask = BATCHED_MASKS // max(1, self._sampler.largest_mask)
-            best = max(1, min(by_input, by_mask)) if samples > FEW_SAMPLES else 1
+            if samples > 1 and not self._settled:
+                self._start_watching()
+            first = self._one(0)
+            yield first
+            best = self._best_width(_bytes(first), memory_budget) if samples > FEW_SAMPLES else 1
+            del first
             start, width = 1, min(batch_samples or best, samples - 1)
+            if self._settled and width > 1 and self._takes_several.get(self._model) != self._dropouts:
+                self._start_watching()
             while start < samples and width > 1:
                 stop = min(start + width, samples)
                 window = self._several(range(start, stop))
@@ -108,17 +130,32 @@ class _SamplesOfRows:
                     break
                 yield window
                 start = stop
-                self._settle()
+                if self._settle():
+                    self._takes_several[self._model] = self._dropouts
             self._settle()
             for sample in range(start, samples):
                 yield self._one(sample)
 
-    def _settle(self) -> None:
-        """Watch the passes no longer if there was nothing to note in the first ones."""
+    def _best_width(self, output_bytes: int, memory_budget: int) -> int:
+        """How many samples to a pass, judged by the widest dropout of the first one."""
+        widest = max(1, self._sampler.largest_input)
+        kept = min(OUTPUTS_SIDE_BY_SIDE * output_bytes, memory_budget) // BYTES_PER_BATCHED_ELEMENT
+        by_input = min(BATCHED_ELEMENTS, max(FREE_ELEMENTS, kept)) // widest
+        return max(1, min(by_input, BATCHED_MASKS // max(1, self._sampler.largest_mask)))
+
+    def _start_watching(self) -> None:
+        self._settled = False
+        self._cache = PrefixCache(self._model, self._inputs)
+        self._watch.enter_context(self._cache.attached())
+
+    def _settle(self) -> bool:
+        """Watch the passes no longer if there was nothing to note in the first ones; whether that is so."""
         if self._cache is not None and self._cache.is_empty:
             self._settled = True
-            self._cache.suspend()
+            self._cache = None
             self._watch.close()
+            self._without_prefix[self._model] = self._dropouts
+        return self._settled
 
     def _one(self, sample: int) -> Any:
         """A single sample; without the cache from the first failure on."""
@@ -134,7 +171,7 @@ class _SamplesOfRows:
 
     def _several(self, samples: range) -> Any:
         """Samples in one pass; None where the network does not take them so."""
-        if self._cache is None:
+        if self._cache is None and not self._settled:
             return None
         self._sampler.pin(samples, self._inputs[0], self._first_row)
         try:
@@ -143,8 +180,7 @@ class _SamplesOfRows:
             return None
 
     def _cached_pass(self, copies: int) -> Any:
-        assert self._cache is not None
-        if self._settled:
+        if self._cache is None:
             return self._model(*(_repeated(tensor, copies) for tensor in self._inputs))
         inputs = self._cache.tiled_inputs(copies)
         with self._cache:
@@ -162,9 +198,14 @@ def _split_samples(output: Any, samples: int, rows: int) -> Any:
     def split(tensor: Tensor) -> Tensor:
         if tensor.dim() == 0 or tensor.shape[0] != samples * rows:
             raise ValueError(f"the model's output {tuple(tensor.shape)} must have one row per input row ({rows})")
-        return tensor.unflatten(0, (samples, rows))
+        return tensor.view(samples, rows, *tensor.shape[1:])  # unflatten() takes longer
 
     return split(output) if isinstance(output, Tensor) else tree_map_only(Tensor, split, output)
+
+
+def _bytes(output: Any) -> int:
+    leaves = (output,) if isinstance(output, Tensor) else tree_leaves(output)
+    return sum(leaf.nbytes for leaf in leaves if isinstance(leaf, Tensor))
 
 
 def _first_sample(output: Any) -> Any:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from functools import partial
@@ -91,8 +90,8 @@ class MaskSampler:
         self._first_row = 0
         self._input_rows = 0  # of one sample
         self._block_rows = 1
-        self._calls: Counter[int] = Counter()
-        self._calls_outside: Counter[int] = Counter()
+        self._calls: dict[int, int] = {}
+        self._calls_outside: dict[int, int] = {}
         self._inside = False
         self._batched = False  # whether the model's input has more than one dimension
         self._kept: dict[tuple[Any, ...], Tensor] = {}
@@ -116,7 +115,7 @@ class MaskSampler:
 
     @contextmanager
     def attached(self, model: nn.Module) -> Iterator[None]:
-        """Take over the active dropouts of ``model``, and watch where its passes begin."""
+        """Take over the active dropouts of ``model``, and watch where its passes begin and end."""
         compiled = any(hasattr(module, "_orig_mod") for module in model.modules())
         drop = torch.compiler.disable(self._drop) if compiled else self._drop
         with ExitStack() as stack:
@@ -131,7 +130,8 @@ class MaskSampler:
     def _begin(self, model: nn.Module, args: Any, kwargs: Any) -> None:
         self._inside = True
         self._calls.clear()
-        x = next((leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, Tensor) and leaf.dim() > 0), None)
+        leaves = args if len(args) == 1 and isinstance(args[0], Tensor) else tree_leaves((args, kwargs))
+        x = next((leaf for leaf in leaves if isinstance(leaf, Tensor) and leaf.dim() > 0), None)
         if x is None:
             return
         self._batched = x.dim() > 1
@@ -154,8 +154,9 @@ class MaskSampler:
         if not self._inside and self._frozen:
             return 0
         counter = self._calls if self._inside else self._calls_outside
-        counter[index] += 1
-        return counter[index] - 1 if self._inside else -counter[index]
+        before = counter.get(index, 0)
+        counter[index] = before + 1
+        return before if self._inside else -counter[index]
 
     def _drop(self, index: int, layer: _DropoutNd, input: Tensor) -> Tensor:
         """Mask an input (S * rows, ...), S being the number of samples in the pass."""
@@ -164,15 +165,17 @@ class MaskSampler:
             per_row = self._batched and input.shape == (num_samples * self._input_rows,)
             matrix = input.reshape((-1, 1) if per_row else (1, -1))
             return self._drop(index, layer, matrix).reshape(input.shape)
-        if is_unbatched(layer, input):
+        channelwise = is_channelwise(layer)
+        if channelwise and is_unbatched(layer, input):
             return self._drop(index, layer, input.unsqueeze(0)).squeeze(0)
-        if input.shape[0] % num_samples:
+        rows, left = divmod(input.shape[0], num_samples)
+        if left:
             raise ValueError(f"a batch of {input.shape[0]} rows cannot be divided into draws={num_samples} equal parts")
-        channelwise, elements, rows = is_channelwise(layer), input.numel() // num_samples, input.shape[0] // num_samples
+        elements = input.numel() // num_samples
         self.largest_input = max(self.largest_input, elements)
         self.largest_mask = max(self.largest_mask, rows * input.shape[1] if channelwise else elements)
-        call = self._call_number(index)
-        if not (self._frozen or channelwise or torch.is_grad_enabled()):
+        call, inside = self._call_number(index), not (channelwise or torch.is_grad_enabled())
+        if inside and not self._frozen:
             masked = self._streams.masked(layer, input, (index, call), self._samples, self._first_mask_row(rows))
             if masked is not None:
                 return masked
@@ -180,7 +183,6 @@ class MaskSampler:
         if self._frozen:
             return (x * self._frozen_mask(index, call, layer, x[0])).flatten(0, 1)
         # A mask for this call alone: where no gradient needs it, its memory can hold the result.
-        inside = not torch.is_grad_enabled() and not channelwise
         mask = self._streams.draw(
             layer, x[0], (index, call), self._samples, self._blocks(x.shape[1]), times=x if inside else None
         )
@@ -195,6 +197,8 @@ class MaskSampler:
 
     def _first_mask_row(self, rows: int) -> int:
         """Number of the first of a layer's rows, which are as many as the model's, or a multiple (batch * windows)."""
+        if self._first_row == 0:
+            return 0
         divides = self._input_rows > 0 and rows % self._input_rows == 0
         return self._first_row * (rows // self._input_rows if divides else rows)
 

@@ -12,7 +12,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Literal, get_args
+from typing import Literal, cast, get_args
 
 import torch
 from torch import Tensor
@@ -20,7 +20,7 @@ from torch.nn.modules.dropout import _DropoutNd
 
 from concrete_dropout.dropout import native
 from concrete_dropout.dropout.kernels import BLOCK, block_workspace
-from concrete_dropout.dropout.kinds import is_channelwise
+from concrete_dropout.dropout.kinds import is_channelwise, is_concrete
 from concrete_dropout.dropout.layers import _ConcreteDropoutNd
 from concrete_dropout.dropout.noise import (
     ZERO,
@@ -129,7 +129,7 @@ class MaskStreams:
 
     def _soft(self, layer: _DropoutNd) -> _ConcreteDropoutNd | None:
         """The layer if its masks are soft."""
-        return layer if isinstance(layer, _ConcreteDropoutNd) and self.mask == "concrete" else None
+        return cast(_ConcreteDropoutNd, layer) if self.mask == "concrete" and is_concrete(layer) else None
 
     def _is_native(self, layer: _DropoutNd) -> bool:
         soft = self._soft(layer)
@@ -142,10 +142,16 @@ class MaskStreams:
 
         None where it will not: without compiled code for this tensor and layer.
         """
-        if not (x.is_cpu and x.dtype is torch.float32 and x.is_contiguous() and self._is_native(layer)):
+        if not (x.is_cpu and x.dtype is torch.float32 and self._is_native(layer)):
             return None
-        out = torch.empty_like(x)
-        self._fill_natively(out, x, layer, key, samples, first_row * (x.numel() // max(1, x.shape[0])))
+        if x.is_contiguous():
+            out = torch.empty_like(x)
+        elif native.is_repeated(x, len(samples)):
+            out = torch.empty(x.shape)
+        else:
+            return None
+        first = first_row * (x.numel() // x.shape[0]) if first_row else 0
+        self._fill_natively(out, x, layer, key, samples, first)
         return out
 
     def _fill_natively(
