@@ -34,7 +34,7 @@ def read_picture(path: Path, size: tuple[int, int], channels: Channels) -> npt.N
     """The picture in a file, upright and resized without regard to its proportions.
 
     Args:
-        path: of the file. Of a film the first picture is taken.
+        path: of the file, with a single picture.
         size: (H, W) of the result.
         channels: 1 for grey, 3 for red, green and blue.
 
@@ -46,6 +46,7 @@ def read_picture(path: Path, size: tuple[int, int], channels: Channels) -> npt.N
     """
     height, width = size
     with _named(path), Image.open(path) as file:
+        _refuse_films(file)
         # A large JPEG is decoded at a fraction of its size, still twice the one we want; a rotated one may lie.
         file.draft(_mode(channels), (2 * max(size), 2 * max(size)))
         image = plain(ImageOps.exif_transpose(file), channels)
@@ -55,8 +56,8 @@ def read_picture(path: Path, size: tuple[int, int], channels: Channels) -> npt.N
 
 def check_picture(path: Path) -> None:
     """Refuse a file whose beginning is not that of a picture; the rest is not read."""
-    with _named(path), Image.open(path):
-        pass
+    with _named(path), Image.open(path) as file:
+        _refuse_films(file)
 
 
 def plain(image: Image.Image, channels: Channels) -> Image.Image:
@@ -79,6 +80,12 @@ def plain(image: Image.Image, channels: Channels) -> Image.Image:
         image = image.convert("RGBA")
         image = Image.alpha_composite(Image.new("RGBA", image.size, "white"), image)
     return image.convert(_mode(channels))
+
+
+def _refuse_films(file: Image.Image) -> None:
+    frames = getattr(file, "n_frames", 1)
+    if frames > 1:
+        raise ValueError(f"it is animated or has several pages, {frames}; save the one that counts as a picture")
 
 
 def _mode(channels: Channels) -> str:

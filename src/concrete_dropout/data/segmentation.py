@@ -172,6 +172,7 @@ class SegmentationData(BatchedData, ABC):
             if "train" not in images:
                 raise UserError("The data have no training images.")
             images["train"] = _choose(images["train"], self.train_size, self.seed)
+            _check_labelled(images["train"])
             self._loaded = _Loaded(images, _spec(images, self.labels), self._fit(images["train"]))
         return self._loaded
 
@@ -180,6 +181,14 @@ class SegmentationData(BatchedData, ABC):
             return None
         mean, std = (values.astype(np.float32).reshape(3, 1, 1) for values in channel_statistics(train))
         return Standardise(mean, std)
+
+
+def _check_labelled(images: LabelledImages) -> None:
+    if not any((images.mask(index) != VOID).any() for index in range(len(images))):
+        raise UserError(
+            "All pixels of the training masks are void: there is nothing to learn from. Compare the labels in the masks "
+            "with the class list, and with data.void where there is one."
+        )
 
 
 def _choose(images: LabelledImages, size: int | None, seed: int) -> LabelledImages:
