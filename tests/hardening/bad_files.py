@@ -75,7 +75,8 @@ def truncate(path: Path, share: float = 0.5) -> None:
 
 
 def animated(path: Path) -> None:
-    frames = [Image.fromarray(generator().integers(0, 256, (40, 40), dtype=np.uint8)) for _ in range(3)]
+    rng = generator()
+    frames = [Image.fromarray(rng.integers(0, 256, (40, 40), dtype=np.uint8)) for _ in range(3)]  # all different
     frames[0].save(path, save_all=True, append_images=frames[1:])
 
 
