@@ -52,13 +52,26 @@ def uncertainty_overlay(image: Pixels, values: Floats, high: float) -> bytes:
     return png((grey * (1 - cover) + heat * cover).round().astype(np.uint8))
 
 
-def resized(values: npt.NDArray[np.generic], size: tuple[int, int]) -> npt.NDArray[np.generic]:
-    """A map (h, w) at the size (H, W) of its image: classes by the nearest pixel, other numbers between them."""
+def resized(values: Floats, size: tuple[int, int]) -> Floats:
+    """A map (h, w) at the size (H, W) of its image."""
     if values.shape == size:
         return values
-    nearest = values.dtype == np.uint8
-    method = Image.Resampling.NEAREST if nearest else Image.Resampling.BILINEAR
-    return np.asarray(Image.fromarray(values).resize(size[::-1], method))
+    return np.asarray(Image.fromarray(values).resize(size[::-1], Image.Resampling.BILINEAR))
+
+
+def most_probable(probabilities: Floats, size: tuple[int, int]) -> Pixels:
+    """Classes (H, W) from probabilities (C, h, w), which are enlarged one by one: all at once would take much memory.
+
+    >>> most_probable(np.array([[[0.9, 0.2]], [[0.1, 0.8]]], np.float32), (1, 4)).tolist()
+    [[0, 0, 1, 1]]
+    """
+    classes, best = np.zeros(size, np.uint8), resized(probabilities[0], size)
+    for number, values in enumerate(probabilities[1:], start=1):
+        values = resized(values, size)
+        better = values > best
+        classes[better] = number
+        best = np.maximum(best, values)
+    return classes
 
 
 def npy(values: Floats) -> bytes:

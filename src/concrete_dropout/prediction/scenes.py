@@ -7,18 +7,16 @@ import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import cast
 
 import numpy as np
 import numpy.typing as npt
-import torch
 
 from concrete_dropout.data.labelled_images import Bytes
 from concrete_dropout.data.recipes import SceneRecipe
 from concrete_dropout.dropout.sampling import active_dropouts
 from concrete_dropout.errors import UserError
 from concrete_dropout.plots.pictures import uncertainty_scales
-from concrete_dropout.prediction.maps import class_file, class_overlay, npy, resized, uncertainty_overlay
+from concrete_dropout.prediction.maps import class_file, class_overlay, most_probable, npy, resized, uncertainty_overlay
 from concrete_dropout.prediction.memory import free_bytes, peak_bytes
 from concrete_dropout.prediction.outcome import Outcome
 from concrete_dropout.prediction.picture_source import read_source
@@ -79,8 +77,7 @@ class ScenePredictor:
             found = self.task.predict(x, self.settings.samples, seed)
         except (RuntimeError, MemoryError, ValueError) as error:
             raise self._refusal(source, pixels, error) from error
-        probabilities = found.probabilities[0].cpu()
-        classes = probabilities.argmax(0).to(torch.uint8).numpy()
+        classes = most_probable(found.probabilities[0].float().cpu().numpy(), _size(image))
         maps = {"aleatoric": found.aleatoric[0].float().cpu().numpy()}
         if self._is_stochastic:
             maps["epistemic"] = found.epistemic[0].float().cpu().numpy()
@@ -89,12 +86,11 @@ class ScenePredictor:
     def _written(
         self, source: Source, image: Bytes, classes: Bytes, maps: dict[str, npt.NDArray[np.float32]]
     ) -> Outcome:
-        size = cast(tuple[int, int], image.shape[:2])
+        size = _size(image)
         colours, scales = self.recipe.class_colours, uncertainty_scales(len(self.recipe.class_names))
-        whole = cast(Bytes, resized(classes, size))
-        content = {"classes.png": class_file(whole, colours), "overlay.png": class_overlay(image, whole, colours)}
+        content = {"classes.png": class_file(classes, colours), "overlay.png": class_overlay(image, classes, colours)}
         for kind, values in maps.items():
-            values = cast(npt.NDArray[np.float32], resized(values, size))
+            values = resized(values, size)
             content[f"{kind}.png"] = uncertainty_overlay(image, values, scales[kind])
             if self.settings.raw:
                 content[f"{kind}.npy"] = npy(values)
@@ -150,3 +146,9 @@ class ScenePredictor:
             f"{source.path}: the network cannot take {width} x {height} pixels ({reason}). It was trained on "
             f"{self.recipe.crop[1]} x {self.recipe.crop[0]}; give it an image of at least that size."
         )
+
+
+def _size(image: Bytes) -> tuple[int, int]:
+    """(H, W) of an image (H, W, 3)."""
+    height, width, _ = image.shape
+    return height, width
