@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import cast
 
 import torch
@@ -10,6 +11,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.dropout import _DropoutNd
 
 from concrete_dropout.data.recipes import PictureRecipe, SceneRecipe
+from concrete_dropout.dropout.kinds import is_channelwise, plain_class
 from concrete_dropout.dropout.sampling import active_dropouts
 from concrete_dropout.dropout.swap import freeze
 from concrete_dropout.scaling import Affine
@@ -90,8 +92,21 @@ def plain_network(task: Task) -> nn.Module:
 
 
 def set_stochastic(module: nn.Module, active: bool) -> list[str]:
-    """Make only dropout active, or inactive; the names of the dropouts that there are."""
+    """Make only dropout active, or inactive; the names of the dropouts that there are.
+
+    Masks become operations of their own: onnxruntime takes every Dropout out of a graph, whatever its mode.
+    """
     dropouts: dict[str, _DropoutNd] = active_dropouts(module)
     for layer in dropouts.values():
         layer.train(active)
+        if plain_class(layer) is not None:
+            vars(layer)["forward"] = partial(masked, layer)
     return list(dropouts)
+
+
+def masked(layer: _DropoutNd, x: Tensor) -> Tensor:
+    """What torch's dropout does, by a comparison with uniform numbers; ``layer`` has p and the mode."""
+    if not layer.training:
+        return x
+    noise = torch.rand_like(x[(slice(None), slice(None), *[slice(1)] * (x.dim() - 2))] if is_channelwise(layer) else x)
+    return x * (noise >= layer.p) / (1 - layer.p)

@@ -42,7 +42,7 @@ def predict_all(predictor: Predictor, sources: Sequence[Source], journal: Journa
         strict: end with the first file that is refused.
 
     Raises:
-        UserError: with ``strict``, or where a single file was asked for.
+        UserError: the only file is refused.
     """
     tally = Tally()
     console = Console(stderr=True)
@@ -58,9 +58,11 @@ def predict_all(predictor: Predictor, sources: Sequence[Source], journal: Journa
             waiting = [source for source in block if source.name not in finished]
             for source, outcome in predictor.predict(block, waiting, number) if waiting else ():
                 if isinstance(outcome, UserError):
-                    if strict or len(sources) == 1:
+                    if len(sources) == 1:
                         raise outcome
                     tally.refused[source.name] = str(outcome)
+                    if strict:
+                        return tally
                 else:
                     journal.add(source, outcome.values, outcome.files)
                     tally.rows[source.name] = outcome.values
