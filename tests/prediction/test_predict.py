@@ -21,6 +21,9 @@ from concrete_dropout.cli.saved_model import load_saved_model
 from concrete_dropout.data.label_files import shrink
 from concrete_dropout.data.labelled_images import planes_of
 from concrete_dropout.prediction.intervals import mixture_quantile
+from concrete_dropout.prediction.outcome import Outcome
+from concrete_dropout.prediction.scenes import ScenePredictor
+from concrete_dropout.prediction.sources import Source
 
 ROOT = Path(__file__).parents[2]
 
@@ -312,6 +315,32 @@ def test_images_of_all_kinds_and_files_that_are_refused(
         "P.png",
         "RGBA.png",
     ]
+
+
+def test_ctrl_c_says_how_to_go_on(
+    trained: Trained, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = trained("scenes")
+    monkeypatch.chdir(tmp_path)
+    command = [run.ckpt, f"input={run.files}", "mc_samples=2"]
+    whole = ScenePredictor.one
+
+    def interrupted(self: ScenePredictor, source: Source) -> Outcome:
+        if source.name == "1.png":
+            raise KeyboardInterrupt
+        return whole(self, source)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(ScenePredictor, "one", interrupted)
+        assert predict_command([*command, "output=maps"]) == 130
+    assert "Stopped by Ctrl-C. The same command with output=maps goes on" in capsys.readouterr().err
+    assert not Path("maps/predictions.csv").exists()
+    assert predict_command([*command, "output=maps"]) == 0
+    assert "3 of 3 predicted, 1 of them before" in capsys.readouterr().out
+    assert predict_command([*command, "output=again"]) == 0
+    for path in Path("again").glob("*.*"):
+        if path.name != "finished.jsonl":
+            assert path.read_bytes() == (Path("maps") / path.name).read_bytes()
 
 
 def test_an_image_that_takes_too_much_memory(

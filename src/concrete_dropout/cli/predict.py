@@ -51,7 +51,7 @@ KEYS
 OPTIONS
   --deploy          write the network for use without this package, with dropout left active: torch.export, and ONNX
                     where pip install '.[deploy]' was run; into deploy/ in the run's folder, or output=...
-  --traceback       show where an error comes from
+  --traceback       show where an error comes from; so does the environment variable HYDRA_FULL_ERROR=1
   --help            this text
 
 EXAMPLES

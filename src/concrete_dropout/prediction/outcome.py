@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -39,3 +40,29 @@ class Predictor(Protocol):
             waiting: those that are wanted.
             number: of the block, from 0.
         """
+
+
+class OneByOne(ABC):
+    """A predictor of files that have nothing to do with each other."""
+
+    @abstractmethod
+    def one(self, source: Source) -> Outcome:
+        """Read, predict, write.
+
+        Raises:
+            UserError: this file cannot be predicted; the others are not concerned.
+        """
+
+    def blocks(self, sources: Sequence[Source]) -> list[list[Source]]:
+        """One file each."""
+        return [[source] for source in sources]
+
+    def predict(
+        self, block: Sequence[Source], waiting: Sequence[Source], number: int
+    ) -> Iterator[tuple[Source, Outcome | UserError]]:
+        """What comes of the file, if it is wanted."""
+        for source in waiting:
+            try:
+                yield source, self.one(source)
+            except UserError as error:
+                yield source, error

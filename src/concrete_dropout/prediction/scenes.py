@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import zlib
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -18,7 +17,7 @@ from concrete_dropout.errors import UserError
 from concrete_dropout.plots.pictures import uncertainty_scales
 from concrete_dropout.prediction.maps import class_file, class_overlay, most_probable, npy, resized, uncertainty_overlay
 from concrete_dropout.prediction.memory import free_bytes, peak_bytes
-from concrete_dropout.prediction.outcome import Outcome
+from concrete_dropout.prediction.outcome import OneByOne, Outcome
 from concrete_dropout.prediction.picture_source import read_source
 from concrete_dropout.prediction.settings import Settings
 from concrete_dropout.prediction.sources import Source
@@ -30,7 +29,7 @@ GB = 1e9
 
 
 @dataclass(frozen=True)
-class ScenePredictor:
+class ScenePredictor(OneByOne):
     """Writes files that begin with the image's name and have its size.
 
     ``_classes.png`` has class numbers as values and their colours as palette, ``_overlay.png`` shows them over the
@@ -53,21 +52,8 @@ class ScenePredictor:
     names: dict[str, str]
     memory: int | None = None
 
-    def blocks(self, sources: Sequence[Source]) -> list[list[Source]]:
-        """One image each: sizes differ."""
-        return [[source] for source in sources]
-
-    def predict(
-        self, block: Sequence[Source], waiting: Sequence[Source], number: int
-    ) -> Iterator[tuple[Source, Outcome | UserError]]:
+    def one(self, source: Source) -> Outcome:
         """Masks follow from the seed and the image's name."""
-        for source in waiting:
-            try:
-                yield source, self._one(source)
-            except UserError as error:
-                yield source, error
-
-    def _one(self, source: Source) -> Outcome:
         image = read_source(source.path, self.recipe.read_file)
         pixels = self.recipe.shrunk(image, self._share(image))
         self._check_memory(source, image, pixels)

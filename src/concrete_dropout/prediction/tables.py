@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,7 +17,7 @@ from concrete_dropout.data.recipes import TableRecipe
 from concrete_dropout.data.text_table import TextTable, read_text_table
 from concrete_dropout.errors import UserError
 from concrete_dropout.prediction.intervals import mixture_interval
-from concrete_dropout.prediction.outcome import Outcome
+from concrete_dropout.prediction.outcome import OneByOne, Outcome
 from concrete_dropout.prediction.settings import Settings
 from concrete_dropout.prediction.sources import Source
 from concrete_dropout.runfolder import RunFolder
@@ -29,7 +29,7 @@ Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class TablePredictor:
+class TablePredictor(OneByOne):
     """Writes ``<name>_predictions.csv``: the columns of the input, then six for each target.
 
     ``<target>_mean``, ``_epistemic_std``, ``_aleatoric_std``, ``_predictive_std`` (the root of the sum of both
@@ -49,21 +49,8 @@ class TablePredictor:
     output: RunFolder
     names: dict[str, str]
 
-    def blocks(self, sources: Sequence[Source]) -> list[list[Source]]:
-        """One file each."""
-        return [[source] for source in sources]
-
-    def predict(
-        self, block: Sequence[Source], waiting: Sequence[Source], number: int
-    ) -> Iterator[tuple[Source, Outcome | UserError]]:
-        """Read, predict, write."""
-        for source in waiting:
-            try:
-                yield source, self._one(source)
-            except UserError as error:
-                yield source, error
-
-    def _one(self, source: Source) -> Outcome:
+    def one(self, source: Source) -> Outcome:
+        """The rows of a file, with the masks of their places."""
         table = read_text_table("input", source.path, one_column=len(self.recipe.encoder.columns) == 1)
         x, wanted = rows_of(table, self.recipe, self.settings)
         self._check(table, x[wanted])
