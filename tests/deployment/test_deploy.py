@@ -137,7 +137,7 @@ def alone(packages: dict[str, Deployed], tmp_path_factory: pytest.TempPathFactor
     script.write_text(textwrap.dedent(ALONE))
     folders = [str(made.folder) for made in packages.values()]
     subprocess.run(
-        [sys.executable, "-W", "error", str(script), str(CALLS), *folders], cwd=place, check=True, timeout=300
+        [sys.executable, "-W", "error", str(script), str(CALLS), *folders], cwd=place, check=True, timeout=600
     )
     results: dict[str, Any] = torch.load(place / "results.pt")
     return results

@@ -54,7 +54,7 @@ def test_a_table_gets_its_predictions_in_a_process_of_its_own(trained: Trained, 
         env={**os.environ, "COLUMNS": "100", "PYTHONPATH": str(ROOT / "src")},
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=600,
     )
     assert (done.returncode, done.stderr) == (0, "")
     assert "20 stochastic passes" in done.stdout

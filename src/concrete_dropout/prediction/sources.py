@@ -49,11 +49,17 @@ def find_sources(given: str, kind: str, suffixes: Sequence[str], output: Path) -
         _check_suffix(path, kind, suffixes)
         return [_source(path, path.parent)]
     if path.is_dir():
-        files, root, what = _below(path, output), path, "has no"
+        files, root, what = _below(path), path, "has no"
     elif any(character in given for character in WILDCARDS):
-        files, root, what = _matching(str(path), output), _fixed_part(str(path)), "fits no"
+        files, root, what = _matching(str(path)), _fixed_part(str(path)), "fits no"
     else:
         raise UserError(f"input={given}: there is no such file or folder. A pattern is written input='photos/*.jpg'")
+    if root.resolve() == output.resolve():
+        raise UserError(
+            f"output={output} is the folder of the inputs, and results would be taken for such: name another"
+        )
+    if _is_inside(output, root):
+        files = [file for file in files if not _is_inside(file, output)]
     fitting = [file for file in files if file.suffix.lower() in suffixes]
     if not fitting:
         others = sorted({file.suffix.lower() for file in files if file.suffix})
@@ -89,19 +95,17 @@ def _check_suffix(path: Path, kind: str, suffixes: Sequence[str]) -> None:
     )
 
 
-def _below(folder: Path, output: Path) -> list[Path]:
+def _below(folder: Path) -> list[Path]:
     found: list[Path] = []
     for place, subfolders, files in os.walk(folder):
-        subfolders[:] = [
-            name for name in subfolders if not name.startswith(".") and not _is_inside(Path(place, name), output)
-        ]
+        subfolders[:] = [name for name in subfolders if not name.startswith(".")]
         found += [Path(place, name) for name in files if not name.startswith(".")]
     return found
 
 
-def _matching(pattern: str, output: Path) -> list[Path]:
+def _matching(pattern: str) -> list[Path]:
     found = (Path(name) for name in glob.glob(pattern, recursive=True))
-    return [path for path in found if path.is_file() and not _is_inside(path, output)]
+    return [path for path in found if path.is_file()]
 
 
 def _is_inside(path: Path, folder: Path) -> bool:
