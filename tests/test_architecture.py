@@ -74,7 +74,21 @@ LAYERS = {
     "control": ("data", "dropout", "errors", "tasks"),
     "callbacks": ("dropout", "errors", "metrics", "plots", "predictive", "runfolder", "tasks"),
     "report": ("errors", "plots", "runfolder"),
-    "cli": ("callbacks", "control", "data", "errors", "models", "report", "runfolder", "settings", "tasks"),
+    "prediction": ("data", "dropout", "errors", "plots", "runfolder", "tasks"),
+    "deployment": ("data", "dropout", "errors", "models", "runfolder", "scaling", "tasks"),
+    "cli": (
+        "callbacks",
+        "control",
+        "data",
+        "deployment",
+        "errors",
+        "models",
+        "prediction",
+        "report",
+        "runfolder",
+        "settings",
+        "tasks",
+    ),
 }
 LIGHTNING = {"data", "tasks", "callbacks", "control", "cli"}
 WITHOUT_TORCH = {"errors", "runfolder", "plots", "report"}

@@ -43,6 +43,19 @@ def mixture(task: Any, x: Tensor, samples: int, seed: int) -> MixtureSameFamily:
     return MixtureSameFamily(weights, Normal(loc.movedim(0, -1), scale.movedim(0, -1)))
 
 
+@pytest.mark.parametrize("noise", ["heteroscedastic", "homoscedastic"])
+@pytest.mark.parametrize(("kind", "samples", "components"), [("concrete", 9, 9), ("concrete", 0, 1), ("none", 9, 1)])
+def test_components_of_the_mixture(data: Data, noise: Any, kind: str, samples: int, components: int) -> None:
+    task = make_task(Data(outputs=2), kind, noise).eval()
+    x = data.inputs.restore(rows_of(data.test)[0])
+    means, variances = task.components(x, samples, seed=4)
+    assert means.shape == variances.shape == (components, len(x), 2)
+    wanted = task.predict(x, samples, seed=4)
+    torch.testing.assert_close(means.mean(0), wanted.mean, atol=0, rtol=1e-5)
+    torch.testing.assert_close(means.var(0, correction=0), wanted.epistemic, atol=1e-6, rtol=1e-4)
+    torch.testing.assert_close(variances.mean(0), wanted.aleatoric, atol=0, rtol=1e-5)
+
+
 # -- original units ------------------------------------------------------------------------------------------------
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, cast
@@ -17,8 +16,6 @@ from concrete_dropout.predictive import CategoricalPrediction
 
 FIXED = ("input", "target")  # the same at all steps
 CHANGING = ("prediction", "epistemic", "aleatoric", "error")
-# Mutual information hardly ever comes near the largest entropy: on the scale of the latter it would always be dark.
-EPISTEMIC_SHARE = 0.25
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,9 +46,10 @@ class Scene:
 
     @property
     def scales(self) -> dict[str, float]:
-        """The ends of the colour scales, in nats: they depend on C alone, so that pictures can be compared."""
-        highest = math.log(max(self.num_classes, 2))  # the largest entropy of C classes
-        return {"epistemic": EPISTEMIC_SHARE * highest, "aleatoric": highest}
+        """The ends of the colour scales, in nats."""
+        from concrete_dropout.plots.pictures import uncertainty_scales  # plotly takes half a second to import
+
+        return uncertainty_scales(self.num_classes)
 
     def numbers(self) -> dict[str, float | None]:
         """Means over the labelled pixels."""

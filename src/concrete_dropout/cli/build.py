@@ -22,10 +22,11 @@ from concrete_dropout.callbacks import AtomicCheckpointIO, RandomState
 from concrete_dropout.callbacks.agreement import SameConfig
 from concrete_dropout.callbacks.finite import FiniteLoss
 from concrete_dropout.callbacks.stopping import StopOnSignal
-from concrete_dropout.cli.checkpoint import CONFIG_KEY
+from concrete_dropout.cli.checkpoint import CONFIG_KEY, RECIPE_KEY
 from concrete_dropout.cli.factory import factory
 from concrete_dropout.cli.resume import FinishedEpochs
 from concrete_dropout.data import ExperimentData
+from concrete_dropout.data.recipes import recipe_of
 from concrete_dropout.errors import UserError
 from concrete_dropout.runfolder import CHECKPOINTS
 
@@ -46,6 +47,18 @@ class ConfigInCheckpoint(pl.Callback):
     ) -> None:
         """Add the config."""
         checkpoint[CONFIG_KEY] = self.config
+
+
+class RecipeInCheckpoint(pl.Callback):
+    """Keeps in every checkpoint how files become inputs: predict.py needs neither the training data nor a cache."""
+
+    def on_save_checkpoint(
+        self, trainer: pl.Trainer, pl_module: pl.LightningModule, checkpoint: dict[str, Any]
+    ) -> None:
+        """Add the recipe, where the data have one."""
+        recipe = recipe_of(getattr(trainer, "datamodule", None))
+        if recipe is not None:
+            checkpoint[RECIPE_KEY] = recipe.plain()
 
 
 def set_out(cfg: DictConfig) -> None:
@@ -86,7 +99,8 @@ def keepers(config: Mapping[str, Any], folder: Path, selection: Selection | None
         selection: the metric that the best checkpoint is chosen by, and "min" or "max"; None without validation.
     """
     place = folder / CHECKPOINTS
-    kept: list[pl.Callback] = [SameConfig(config), ConfigInCheckpoint(config), FinishedEpochs(), RandomState()]
+    kept: list[pl.Callback] = [SameConfig(config), ConfigInCheckpoint(config), RecipeInCheckpoint()]
+    kept += [FinishedEpochs(), RandomState()]
     if selection is not None:
         monitor, mode = selection
         kept.append(ModelCheckpoint(place, BEST, monitor=monitor, mode=mode, enable_version_counter=False))

@@ -14,6 +14,7 @@ from concrete_dropout.cli.compose import config_diff
 from concrete_dropout.errors import UserError
 
 CONFIG_KEY = "config"
+RECIPE_KEY = "recipe"  # how files become inputs
 SHAPING = ("model", "dropout.kind", "dropout.place", "task", "data")  # keys that decide which tensors there are
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from hydra.utils import get_object
@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from concrete_dropout.cli.factory import factory
 from concrete_dropout.cli.typecheck import parameters_of
-from concrete_dropout.data import ClassificationSpec, ExperimentData, RegressionSpec, SegmentationSpec
+from concrete_dropout.data import ClassificationSpec, RegressionSpec, SegmentationSpec
 from concrete_dropout.errors import UserError
 from concrete_dropout.models import GaussianHead
 from concrete_dropout.settings import DropoutSettings, OptimSettings
@@ -31,7 +31,19 @@ CHOICES: dict[type[Task], str] = {
 }
 
 
-def build_task(cfg: DictConfig, data: ExperimentData) -> Task:
+class DataFacts(Protocol):
+    """What a network and a task need to know of their data: a data module has it, and so has a checkpoint's recipe."""
+
+    @property
+    def spec(self) -> Any:
+        """Sizes and names."""
+
+    @property
+    def example_input(self) -> Tensor:
+        """(1, ...)."""
+
+
+def build_task(cfg: DictConfig, data: DataFacts) -> Task:
     """The task around a new network.
 
     Raises:
@@ -48,7 +60,7 @@ def build_task(cfg: DictConfig, data: ExperimentData) -> Task:
     return task
 
 
-def build_network(cfg: DictConfig, data: ExperimentData) -> nn.Module:
+def build_network(cfg: DictConfig, data: DataFacts) -> nn.Module:
     """The network with its dropouts swapped, of the size that the data ask for."""
     spec, example = data.spec, data.example_input
     network = _bare_network(cfg, spec, example)

@@ -52,8 +52,12 @@ def is_numeric(table: TextTable, name: str) -> bool:
     )
 
 
-def parse_numbers(table: TextTable, name: str) -> Column:
-    """The numbers of a column, NaN where missing; text and infinities are refused by line."""
+def parse_numbers(
+    table: TextTable,
+    name: str,
+    way_out: str = "Correct it, or leave the field empty and choose data.missing=drop or mean.",
+) -> Column:
+    """The numbers of a column, NaN where missing; text and infinities are refused by line, with the ``way_out``."""
     values = table.numbers(name)
     if values is not None and not np.isinf(values).any():
         return values
@@ -62,10 +66,7 @@ def parse_numbers(table: TextTable, name: str) -> Column:
         number = math.nan if is_missing(text) else _number(text)
         if number is None or math.isinf(number):
             problem = "is not a number" if number is None else "is not finite"
-            raise UserError(
-                f"Column {name!r} of {table.path}, line {line}: {text!r} {problem}. Correct it, or leave "
-                "the field empty and choose data.missing=drop or mean."
-            )
+            raise UserError(f"Column {name!r} of {table.path}, line {line}: {text!r} {problem}. {way_out}")
         numbers.append(number)
     return np.array(numbers, dtype=np.float64)
 

@@ -130,6 +130,11 @@ class SegmentationData(BatchedData, ABC):
         return self._state().spec
 
     @property
+    def standardise(self) -> Standardise | None:
+        """What follows the division of pixels by 255; None for nothing."""
+        return self._state().standardise
+
+    @property
     def example_input(self) -> Tensor:
         """(1, 3, H, W): the top left crop of the first training image."""
         return self.items("train", training=True).__getitems__([0])[0]

@@ -74,12 +74,13 @@ class TextTable:
                 )
 
 
-def read_text_table(key: str, path: str | Path) -> TextTable:
+def read_text_table(key: str, path: str | Path, one_column: bool = False) -> TextTable:
     """Read a file whose first line has the names; commas, semicolons, tabs and bars are told apart.
 
     Args:
         key: config key of the path, for messages.
         path: of the file; UTF-8.
+        one_column: whether a file may have a single column.
     """
     path = Path(path).expanduser().absolute()
     text = _decode(key, path)
@@ -92,7 +93,7 @@ def read_text_table(key: str, path: str | Path) -> TextTable:
     if not rows:
         raise UserError(f"{key}: {path} is empty. The first line should have the names of the columns.")
     names = rows[0][1]
-    _check_names(key, path, names, separator)
+    _check_names(key, path, names, separator, one_column)
     for line, fields in rows[1:]:
         if len(fields) != len(names):
             raise UserError(
@@ -142,8 +143,8 @@ def _sniff(text: str) -> str:
     return max(SEPARATORS, key=rank)
 
 
-def _check_names(key: str, path: Path, names: list[str], separator: str) -> None:
-    if len(names) == 1:
+def _check_names(key: str, path: Path, names: list[str], separator: str, one_column: bool) -> None:
+    if len(names) == 1 and not one_column:
         raise UserError(
             f"{key}: {path} has one column only, {names[0][:60]!r}. "
             "Separate columns by commas, semicolons, tabs or bars."

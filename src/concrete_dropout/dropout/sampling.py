@@ -51,12 +51,12 @@ def mc_sampling(
         raise ValueError(f"draws={draws} needs frozen_masks=True: otherwise every row has its own mask anyway")
     base = int(torch.randint(2**62, ()).item()) if seed is None else seed
     sampler = MaskSampler(MaskStreams(base, mask), frozen=frozen_masks, draws=draws)
-    with evaluating(model), _no_fused_transformers(), sampler.attached(model):
+    with evaluating(model), no_fused_transformers(), sampler.attached(model):
         yield sampler
 
 
 @contextmanager
-def _no_fused_transformers() -> Iterator[None]:
+def no_fused_transformers() -> Iterator[None]:
     """In eval mode torch runs whole transformer layers as one kernel, past their dropouts: not while sampling."""
     before = torch.backends.mha.get_fastpath_enabled()
     torch.backends.mha.set_fastpath_enabled(False)

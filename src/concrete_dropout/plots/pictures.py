@@ -9,6 +9,7 @@ from __future__ import annotations
 import colorsys
 import functools
 import io
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -26,6 +27,8 @@ FADED = 0.25  # what is left of a colour
 # Together with as many faded ones they fit into the palette of a PNG, which makes files three times smaller.
 LEVELS = 120
 GOLDEN_TURN = 0.618034
+# Mutual information hardly ever comes near the largest entropy: on the scale of the latter it would always be dark.
+EPISTEMIC_SHARE = 0.25
 
 
 @functools.cache
@@ -48,6 +51,16 @@ def scale_position(values: ArrayLike, high: float) -> NDArray[np.float64]:
     """
     shares = np.nan_to_num(np.asarray(values, dtype=np.float64) / high)
     return np.asarray(np.sqrt(np.clip(shares, 0.0, 1.0)))
+
+
+def uncertainty_scales(num_classes: int) -> dict[str, float]:
+    """The ends of the colour scales, in nats: they depend on C alone, so that pictures can be compared.
+
+    >>> uncertainty_scales(2)["aleatoric"]
+    0.6931471805599453
+    """
+    highest = math.log(max(num_classes, 2))  # the largest entropy of C classes
+    return {"epistemic": EPISTEMIC_SHARE * highest, "aleatoric": highest}
 
 
 def uncertainty_picture(values: NDArray[np.floating], high: float, void: NDArray[np.bool_]) -> Pixels:

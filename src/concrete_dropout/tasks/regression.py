@@ -13,7 +13,7 @@ from pytorch_lightning.utilities.model_helpers import is_overridden
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, IterableDataset
 
-from concrete_dropout.dropout.passes import stochastic_passes
+from concrete_dropout.dropout.passes import deterministic_pass, stochastic_passes
 from concrete_dropout.dropout.streams import Mask
 from concrete_dropout.errors import UserError
 from concrete_dropout.metrics.stage import RegressionMetrics
@@ -138,6 +138,29 @@ class RegressionTask(Task):
         x = self.inputs.normalise(x.to(self.device)).to(self.dtype)
         tau = None if self.noise is None else self.noise.tau
         return self._predict(x, None, samples, seed, tau, frozen_masks)
+
+    @torch.no_grad()
+    def components(self, x: Tensor, samples: int, seed: int = 0) -> tuple[Tensor, Tensor]:
+        """The Gaussians that the predictive distribution at inputs (rows, D) is a mixture of, all in original units.
+
+        Args:
+            x: inputs.
+            samples: stochastic passes; 0 for one without dropout.
+            seed: of their masks.
+
+        Returns:
+            Means and variances, each (S, rows, O) in float64; S is 1 where nothing is stochastic.
+        """
+        x = self.inputs.normalise(x.to(self.device)).to(self.dtype)
+        passes = [(slice(0, len(x)), deterministic_pass(self.network, (x,)))] if samples == 0 else None
+        parts: dict[int, list[tuple[Tensor, Tensor]]] = {}  # by the first of the rows that were passed together
+        for rows, output in passes or stochastic_passes(self.network, (x,), samples, seed=seed, mask=self.mask):
+            mean, log_var = output if self.noise is None else (output, -self.noise.tau.log().expand_as(output))
+            pair = self.targets.restore(mean), self.targets.restore_variance(log_var.exp())
+            parts.setdefault(rows.start, []).append(pair)
+        joined = [tuple(map(torch.cat, zip(*part, strict=True))) for part in parts.values()]
+        means, variances = zip(*joined, strict=True)
+        return torch.cat(means, dim=1), torch.cat(variances, dim=1)
 
     def on_train_end(self) -> None:
         if self.final_m_step:

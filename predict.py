@@ -1,0 +1,10 @@
+"""python predict.py ckpt=... input=...: a checkpoint on your own files. See --help."""
+
+from __future__ import annotations
+
+import sys
+
+from concrete_dropout.cli.predict import predict_command
+
+if __name__ == "__main__":
+    sys.exit(predict_command(sys.argv[1:]))

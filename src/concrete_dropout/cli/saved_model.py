@@ -1,0 +1,143 @@
+"""A checkpoint as a model that can be used: its network with the learned weights, and how files become its inputs."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from omegaconf import DictConfig, OmegaConf
+
+from concrete_dropout.callbacks import AtomicCheckpointIO
+from concrete_dropout.cli.agent_build import AGENT
+from concrete_dropout.cli.build import build_data
+from concrete_dropout.cli.checkpoint import CONFIG_KEY, RECIPE_KEY
+from concrete_dropout.cli.networks import build_task
+from concrete_dropout.cli.paths import shortest
+from concrete_dropout.data.recipes import Recipe, read_recipe, recipe_of
+from concrete_dropout.errors import UserError
+from concrete_dropout.runfolder import CHECKPOINTS
+from concrete_dropout.tasks import Task
+
+# Settings that make a new network start from published weights, which would be downloaded only to be overwritten.
+PRETRAINED: Mapping[str, Any] = {"pretrained": False, "encoder_weights": None, "weights": None}
+CHUNK = 1 << 20
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class SavedModel:
+    """What a checkpoint holds.
+
+    Attributes:
+        path: of the checkpoint.
+        task: with its weights, in eval mode.
+        recipe: from files to inputs.
+        config: of the run.
+        sha256: of the file.
+    """
+
+    path: Path
+    task: Task
+    recipe: Recipe
+    config: dict[str, Any]
+    sha256: str
+
+    @property
+    def run_folder(self) -> Path:
+        """The folder of the run; that of the file where it is not in a run's ``checkpoints``."""
+        place = self.path.absolute().parent
+        return place.parent if place.name == CHECKPOINTS else place
+
+
+def load_saved_model(path: Path) -> SavedModel:
+    """Build the network of a checkpoint and give it the weights.
+
+    Args:
+        path: under ``ckpt``. The folder of a run stands for its best checkpoint, else its last.
+
+    Raises:
+        UserError: there is no such file, it is no checkpoint of a network, or its data are unknown.
+    """
+    path = find_checkpoint(path)
+    saved = AtomicCheckpointIO().load_checkpoint(path)
+    config = _config(path, saved)
+    cfg = OmegaConf.create(config)
+    recipe = read_recipe(saved[RECIPE_KEY]) if RECIPE_KEY in saved else _recipe_of_the_data(path, cfg)
+    with torch.random.fork_rng(devices=[]):  # a new network draws weights
+        task = build_task(_without_downloads(cfg), recipe)
+    try:
+        task.load_state_dict(saved["state_dict"])
+    except RuntimeError as error:
+        detail = " ".join(str(error).split())[:300]
+        raise UserError(
+            f"ckpt={shortest(path)} does not fit the network that its own config builds ({detail}). Was the model's "
+            "code changed since? Use the version that wrote the checkpoint"
+        ) from error
+    return SavedModel(path, task.eval(), recipe, config, _sha256(path))
+
+
+def find_checkpoint(path: Path) -> Path:
+    """The file that ``ckpt`` names, of which a run's folder may be the short form."""
+    if not path.is_dir():
+        if not path.is_file():
+            raise UserError(f"ckpt={path}: there is no such file. A run keeps its own in RUN/checkpoints/best.ckpt")
+        return path
+    for place in (path / CHECKPOINTS, path):
+        for name in ("best.ckpt", "last.ckpt"):
+            if (place / name).is_file():
+                return place / name
+    raise UserError(f"ckpt={path} is a folder without checkpoints/best.ckpt or checkpoints/last.ckpt: name a file")
+
+
+def _config(path: Path, saved: Mapping[str, Any]) -> dict[str, Any]:
+    name = f"ckpt={shortest(path)}"
+    if AGENT in saved:
+        raise UserError(
+            f"{name} is of an agent, which acts in its world and predicts no files. Judge it with "
+            f"python evaluate.py ckpt={shortest(path)}"
+        )
+    if CONFIG_KEY not in saved or not isinstance(saved.get("state_dict"), dict):
+        raise UserError(
+            f"{name} has no config, so that its network cannot be built: only checkpoints of python train.py have one"
+        )
+    config: dict[str, Any] = saved[CONFIG_KEY]
+    if (config.get("replicas") or {}).get("grid") is not None:
+        raise UserError(
+            f"{name} holds several replicas that were trained as one, and predict.py takes single networks. Train the "
+            "one you want without replicas=..., with its seed, split and initial p"
+        )
+    return config
+
+
+def _recipe_of_the_data(path: Path, cfg: DictConfig) -> Recipe:
+    """For a checkpoint of a version that kept no recipe: the training data have it, if they are still there."""
+    name = f"ckpt={shortest(path)} is of an earlier version, which did not keep how files become inputs"
+    log.warning("%s: the run's data are read for it", name)
+    try:
+        recipe = recipe_of(build_data(cfg))
+    except UserError as error:
+        raise UserError(
+            f"{name}, and the run's data, which have it too, cannot be read ({error}) Put them back, or train again"
+        ) from error
+    if recipe is None:
+        raise UserError(f"{name}, and data of {cfg.data._target_} have none")
+    return recipe
+
+
+def _without_downloads(cfg: DictConfig) -> DictConfig:
+    given = {key: value for key, value in PRETRAINED.items() if cfg.model.get(key)}
+    return OmegaConf.merge(cfg, {"model": given})  # type: ignore[return-value]
+
+
+def _sha256(path: Path) -> str:
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        while chunk := file.read(CHUNK):
+            digest.update(chunk)
+    return digest.hexdigest()

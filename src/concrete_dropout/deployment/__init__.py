@@ -1,0 +1,1 @@
+"""Trained networks as files that run without this package, with dropout left active."""

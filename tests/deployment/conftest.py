@@ -1,0 +1,3 @@
+"""The small trained runs of the tests of predictions."""
+
+from tests.prediction.conftest import trained  # noqa: F401
