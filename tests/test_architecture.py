@@ -70,11 +70,23 @@ LAYERS = {
     "metrics": ("predictive",),
     "data": ("errors", "scaling"),
     "tasks": ("dropout", "errors", "metrics", "models", "montecarlo", "predictive", "scaling", "settings"),
+    "evaluation": ("data", "dropout", "errors", "metrics", "predictive", "runfolder", "tasks"),
     "plots": (),
     "control": ("data", "dropout", "errors", "tasks"),
     "callbacks": ("dropout", "errors", "metrics", "plots", "predictive", "runfolder", "tasks"),
     "report": ("errors", "plots", "runfolder"),
-    "cli": ("callbacks", "control", "data", "errors", "models", "report", "runfolder", "settings", "tasks"),
+    "cli": (
+        "callbacks",
+        "control",
+        "data",
+        "errors",
+        "evaluation",
+        "models",
+        "report",
+        "runfolder",
+        "settings",
+        "tasks",
+    ),
 }
 LIGHTNING = {"data", "tasks", "callbacks", "control", "cli"}
 WITHOUT_TORCH = {"errors", "runfolder", "plots", "report"}

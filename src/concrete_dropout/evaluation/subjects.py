@@ -1,0 +1,166 @@
+"""What is evaluated: one network with its data, or several as the members of one deep ensemble."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from concrete_dropout.data import ExperimentData, Part
+from concrete_dropout.data.shifts import OtherData, corrupt_batch, replace_batch
+from concrete_dropout.dropout.sampling import active_dropouts
+from concrete_dropout.dropout.streams import Mask
+from concrete_dropout.errors import UserError
+from concrete_dropout.predictive import mixed
+from concrete_dropout.tasks import SegmentationTask
+from concrete_dropout.tasks.base import Batch, Task
+
+MEMBER_STREAM = 1 << 40  # masks of the members of an ensemble are not the same
+REPEAT_STREAM = 1 << 34  # nor those of repeats
+Foreign = Mapping[str, OtherData]
+
+
+@dataclass(frozen=True, eq=False)
+class Member:
+    """A trained network with the data that it was trained on.
+
+    Attributes:
+        task: with its weights, on its device.
+        data: whose parts have inputs as this network gets them.
+        label: what sets it apart, for messages.
+    """
+
+    task: Task
+    data: ExperimentData
+    label: str
+
+
+@dataclass(frozen=True, eq=False)
+class Subject:
+    """One or several networks that predict together, by a name.
+
+    Attributes:
+        name: short and unlike the others'.
+        members: one, or those of an ensemble.
+        facts: what a report says about it.
+    """
+
+    name: str
+    members: tuple[Member, ...]
+    facts: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def task(self) -> Task:
+        """The first member's."""
+        return self.members[0].task
+
+    @property
+    def is_stochastic(self) -> bool:
+        """Whether samples differ."""
+        return any(active_dropouts(member.task.network) for member in self.members)
+
+    @property
+    def has_epistemic(self) -> bool:
+        """Whether predictions without dropout have an epistemic part: members may disagree."""
+        return len(self.members) > 1
+
+    @property
+    def is_dense(self) -> bool:
+        """Whether there is a prediction for every pixel."""
+        return isinstance(self.task, SegmentationTask)
+
+    def parts(self) -> tuple[Part, ...]:
+        """Those that all members have."""
+        return tuple(part for part in self.members[0].data.parts if all(part in m.data.parts for m in self.members))
+
+    def num_batches(self, part: Part, other: OtherData | None = None) -> int:
+        """Of one pass over a part."""
+        return len(_loader(self.members[0].data, part)) if other is None else other.num_batches
+
+    def batches(
+        self, part: Part, shift: str = "", severity: int = 0, seed: int = 0, foreign: Foreign | None = None
+    ) -> Iterator[list[Batch]]:
+        """One batch after the other, as each member gets it, on its device.
+
+        Args:
+            part: of the data.
+            shift: the name of a corruption, of a replacement or of other data; "" for the data as they are.
+            severity: of a corruption, 1 to 5; 0 for anything else.
+            seed: of the shift.
+            foreign: other data by their names.
+        """
+        other = (foreign or {}).get(shift)
+        for member in self.members:
+            if len(_loader(member.data, part).dataset) != len(_loader(self.members[0].data, part).dataset):
+                raise self._different(member)
+        sources = [
+            _loader(member.data, part) if other is None else other.batches(member.data) for member in self.members
+        ]
+        for number, batches in enumerate(zip(*sources, strict=True)):
+            shifted = []
+            for member, (x, y) in zip(self.members, batches, strict=True):
+                if severity:
+                    x = corrupt_batch(member.data, x, shift, severity, seed, number)
+                elif shift and other is None:
+                    x = replace_batch(member.data, x, shift, seed, number)
+                shifted.append((x.to(member.task.device), y.to(member.task.device)))
+            yield shifted
+
+    def evaluate_at(
+        self, batches: Sequence[Batch], counts: Sequence[int], mask: Mask | None, seed: int
+    ) -> dict[int, Mapping[str, Any]]:
+        """What evaluation steps return, by the number of samples, which the members of an ensemble share.
+
+        Args:
+            batches: the same rows as each member gets them.
+            counts: numbers of samples; 0 for one pass of each member without dropout.
+            mask: of Concrete layers.
+            seed: of the masks.
+        """
+        made: list[Mapping[int, Mapping[str, Any]]] = []
+        for number, (member, batch) in enumerate(zip(self.members, batches, strict=True)):
+            own = self.shares(counts, number)
+            task = member.task
+            before, task.mask = task.mask, mask or task.mask
+            try:
+                made.append(task.evaluate_at(batch, list(dict.fromkeys(own)), seed + number * MEMBER_STREAM))
+            finally:
+                task.mask = before
+        if len(self.members) == 1:
+            return dict(made[0])
+        self._check_targets(made, [self.shares(counts, number)[0] for number in range(len(made))])
+        return {count: self._mixture(made, index, counts) for index, count in enumerate(counts)}
+
+    def shares(self, counts: Sequence[int], number: int) -> list[int]:
+        """How many of so many samples a member makes: as many as the others, or one more."""
+        members = len(self.members)
+        return [count // members + (number < count % members) for count in counts]
+
+    def _mixture(
+        self, made: Sequence[Mapping[int, Mapping[str, Any]]], index: int, counts: Sequence[int]
+    ) -> Mapping[str, Any]:
+        shares = [self.shares(counts, number)[index] for number in range(len(made))]
+        parts = [outputs[share] for outputs, share in zip(made, shares, strict=True)]
+        weights = [max(share, 1) for share in shares]
+        prediction = mixed([part["prediction"] for part in parts], weights)
+        return {"prediction": prediction, "targets": parts[0]["targets"]}
+
+    def _check_targets(self, made: Sequence[Mapping[int, Mapping[str, Any]]], shares: Sequence[int]) -> None:
+        first: Tensor = made[0][shares[0]]["targets"]
+        for member, outputs, share in zip(self.members, made, shares, strict=True):
+            targets: Tensor = outputs[share]["targets"]
+            if targets.shape != first.shape or not torch.allclose(targets.double(), first.double(), equal_nan=True):
+                raise self._different(member)
+
+    def _different(self, member: Member) -> UserError:
+        return UserError(
+            f"ensemble=true: {self.members[0].label} and {member.label} have different data in this part, as runs "
+            "with a data.seed of their own have: train the members with one data.seed"
+        )
+
+
+def _loader(data: ExperimentData, part: Part) -> Any:
+    return data.val_dataloader() if part == "val" else data.test_dataloader()
