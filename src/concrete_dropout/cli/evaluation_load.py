@@ -44,6 +44,10 @@ def is_agent(path: Path) -> bool:
     Raises:
         UserError: it cannot be read, or is of neither.
     """
+    if not path.is_file():
+        raise UserError(
+            f"there is no checkpoint {path}: ckpt names a file or a run's folder, as in ckpt=outputs/mnist/TIME"
+        )
     saved = AtomicCheckpointIO().load_checkpoint(path)
     if CONFIG_KEY in saved and (AGENT in saved or "state_dict" in saved):
         return AGENT in saved

@@ -10,22 +10,9 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from concrete_dropout.report.evaluation_rows import MAIN, NO_DROPOUT, SCORES, Estimate, Row, error_words, rows_of
+from concrete_dropout.report.evaluation_rows import MAIN, NO_DROPOUT, SCORES, SHORT, Estimate, Row, error_words, rows_of
 from concrete_dropout.report.text import plus_minus
 
-TITLES = {
-    "nll": "NLL",
-    "rmse": "RMSE",
-    "crps": "CRPS",
-    "calibration_rmse": "cal. RMSE",
-    "epistemic_std": "epistemic",
-    "aleatoric_std": "aleatoric",
-    "accuracy": "accuracy",
-    "brier": "Brier",
-    "ece": "ECE",
-    "mutual_information": "epistemic",
-    "miou": "mIoU",
-}
 PARTS = {"val": "Validation data", "test": "Test data"}
 
 
@@ -59,7 +46,7 @@ def number(estimate: Estimate | None) -> str:
 def _clean(rows: list[Row], metrics: tuple[str, ...], title: str) -> Table:
     names = [name for name in metrics if any(name in row.metrics for row in rows)]
     table = _table(title, *(["run"] if len({row.group for row in rows}) > 1 else []), "mask")
-    for heading in ("samples", *(TITLES[name] for name in names)):
+    for heading in ("samples", *(SHORT[name] for name in names)):
         table.add_column(heading, justify="right")
     for row in rows:
         first = [escape(row.group)] if len({row.group for row in rows}) > 1 else []
@@ -74,7 +61,7 @@ def _fitted(rows: list[Row], kind: str) -> Table:
         n for n in ("nll", "ece", "brier", "accuracy", "crps", "calibration_rmse") if n in rows[0].fitted[0]["before"]
     ]
     names = names[:4]
-    for heading in ("samples", word, *(TITLES[name] for name in names)):
+    for heading in ("samples", word, *(SHORT[name] for name in names)):
         table.add_column(heading, justify="right")
     for row in rows:
         first = row.fitted[0]
@@ -96,8 +83,8 @@ def _shifted(rows: list[Row]) -> Table:
     for row in rows:
         for score, values in row.detection.items():
             found.setdefault((row.group, row.shift, score), {})[row.severity] = values["auroc"]
-    for (group, shift, score), values in found.items():
-        cells = [number(values.get(severity)) for severity in (severities if 0 not in values else [0])]
+    for (group, shift, score), aurocs in found.items():
+        cells = [number(aurocs.get(severity)) for severity in (severities if 0 not in aurocs else [0])]
         table.add_row(*([escape(group)] if several else []), escape(shift), SCORES[score], *cells)
     return table
 

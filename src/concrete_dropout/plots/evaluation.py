@@ -105,6 +105,8 @@ def auroc_bars(values: Mapping[str, Mapping[str, float]]) -> go.Figure:
         return note(made)
     made.add_hline(y=0.5, line={"color": MUTED, "width": 1.2, "dash": "dot"})
     made.update_yaxes(range=[0, 1.02])
+    if len(next(iter(values.values()))) < 3:  # a single group of bars would fill the page
+        made.update_layout(bargap=0.7)
     return made
 
 
@@ -132,10 +134,9 @@ def _add(made: go.Figure, lines: Sequence[Line]) -> None:
 
 
 def _axis(metric: str) -> str:
-    if metric == "auroc":
-        return "AUROC"
-    unit = unit_of(metric)
-    return f"{title_of(metric)} ({unit})" if unit in ("nats", "target units") else title_of(metric)
+    """The unit: the title has the name."""
+    unit = "AUROC" if metric == "auroc" else unit_of(metric)
+    return f"{unit[:1].upper()}{unit[1:]}" if metric not in SHARES else ""
 
 
 def _formatted(made: go.Figure, metric: str) -> go.Figure:

@@ -6,10 +6,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from concrete_dropout.plots.metrics import title_of
 from concrete_dropout.report.components import Section, code, guarded, notice, paragraph, table
 from concrete_dropout.report.evaluation_figures import fitted_section, samples_section
-from concrete_dropout.report.evaluation_rows import MAIN, Estimate, Row, error_words, rows_of
+from concrete_dropout.report.evaluation_rows import MAIN, SHORT, Estimate, Row, error_words, rows_of
 from concrete_dropout.report.evaluation_shifts import detection_section, severity_section
 from concrete_dropout.report.html import Html, join, tag
 from concrete_dropout.report.page import page
@@ -72,13 +71,19 @@ def _results(results: Mapping[str, Any], rows: list[Row], kind: str) -> Section:
         clean = [row for row in rows if row.part == part and not row.shift]
         names = [name for name in MAIN[kind] if any(name in row.metrics for row in clean)]
         if clean:
+            several = len({row.group for row in clean}) > 1
             body = [
-                [row.group, row.mask, str(row.samples), *(shown(row.metrics.get(name)) for name in names)]
+                [
+                    *([row.group] if several else []),
+                    row.mask,
+                    str(row.samples),
+                    *(shown(row.metrics.get(name)) for name in names),
+                ]
                 for row in clean
             ]
-            header = ["Run", "Mask", "Samples", *map(title_of, names)]
+            header = [*(["Run"] if several else []), "Mask", "Samples", *(SHORT[name] for name in names)]
             caption = f"{PARTS[part]}, {count(clean[0].points, 'observation')}"
-            parts.append(table(header, body, caption, numeric=range(2, len(header))))
+            parts.append(table(header, body, caption, numeric=range(1 + several, len(header))))
     if error_words(results):
         parts.append(paragraph(error_words(results)))
     parts.append(paragraph("Without dropout (mask none, 0 samples) it is one pass with weights scaled."))

@@ -10,7 +10,7 @@ from concrete_dropout.plots.evaluation import Line, against_samples
 from concrete_dropout.plots.metrics import title_of
 from concrete_dropout.plots.reliability import reliability_curve
 from concrete_dropout.report.components import Section, figure, grid, paragraph, table
-from concrete_dropout.report.evaluation_rows import MAIN, NO_DROPOUT, Row
+from concrete_dropout.report.evaluation_rows import MAIN, NO_DROPOUT, SHORT, Row
 from concrete_dropout.report.html import join
 from concrete_dropout.report.text import number
 
@@ -77,7 +77,7 @@ def fitted_section(results: Mapping[str, Any], rows: list[Row], kind: str) -> Se
         "Mask",
         "Samples",
         word,
-        *(f"{title_of(n)}, {w}" for n in names for w in ("before", "after")),
+        *(f"{SHORT[n]}, {w}" for n in names for w in ("before", "after")),
     ]
     body = [
         [row.group, row.part, row.mask, str(row.samples), number(entry["factor"], 4)]

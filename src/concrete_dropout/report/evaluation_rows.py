@@ -28,6 +28,19 @@ SCORES = {  # by which shifted data are told
     "confidence/pixels": "1 − largest probability, pixels",
 }
 NO_DROPOUT = "none"
+SHORT = {  # headings of tables
+    "nll": "NLL",
+    "rmse": "RMSE",
+    "crps": "CRPS",
+    "calibration_rmse": "cal. RMSE",
+    "epistemic_std": "epistemic",
+    "aleatoric_std": "aleatoric",
+    "accuracy": "accuracy",
+    "brier": "Brier",
+    "ece": "ECE",
+    "mutual_information": "epistemic",
+    "miou": "mIoU",
+}
 
 
 @dataclass(frozen=True)

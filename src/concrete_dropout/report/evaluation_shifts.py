@@ -7,7 +7,7 @@ from statistics import fmean
 
 from concrete_dropout.plots.evaluation import Line, against_severity, auroc_bars
 from concrete_dropout.plots.metrics import title_of
-from concrete_dropout.report.components import Section, figure, grid, paragraph, table
+from concrete_dropout.report.components import Section, details, figure, grid, paragraph, table
 from concrete_dropout.report.evaluation_rows import NO_DROPOUT, SCORES, SHIFTED, Row
 from concrete_dropout.report.html import Html, join, tag
 from concrete_dropout.report.text import number
@@ -57,8 +57,8 @@ def detection_section(rows: list[Row], kind: str) -> Section:
     scores = [score for score in SCORES if any(score in row.detection for row in shifted)]
     text = (
         "Can a score tell shifted observations from clean ones? AUROC is the probability that a shifted one has the "
-        "higher score, 0.5 by chance. AUPR is the average precision with shifted ones as positives, FPR95 the share of "
-        "clean ones among the alarms' side when 95 % of the shifted ones are found."
+        "higher score, 0.5 by chance. AUPR is the average precision with shifted ones as positives, FPR95 the share "
+        "of clean ones that raise an alarm where 95 % of the shifted ones do."
     )
     parts: list[Html] = [paragraph(text)]
     if any(score.endswith("/pixels") for score in scores):
@@ -88,7 +88,7 @@ def detection_section(rows: list[Row], kind: str) -> Section:
             }
             bars = auroc_bars({score: found for score, found in values.items() if found})
             parts.append(figure(bars, alt="AUROC for other data"))
-    parts.append(_table(shifted, scores))
+    parts.append(details("AUROC, AUPR and FPR95 of everything", _table(shifted, scores)))
     return Section("detection", "Telling shifted data", join(parts))
 
 
