@@ -26,7 +26,8 @@ from concrete_dropout.cli.typecheck import closest
 from concrete_dropout.data.shifts import corruption_names
 from concrete_dropout.errors import UserError
 from concrete_dropout.evaluation import Foreign, Plan, Store, Subject, Unit, Wanted, evaluate_unit, planned_units
-from concrete_dropout.report.evaluation import PAGE, build_evaluation_page
+from concrete_dropout.report.evaluation import build_evaluation_page
+from concrete_dropout.runfolder import EVALUATION, EVALUATION_PAGE, EVALUATION_TABLE
 from concrete_dropout.tasks import ClassificationTask, SegmentationTask
 
 FILE_WIDTH = 140
@@ -80,9 +81,9 @@ def evaluate_networks(request: Request, conf_dir: Path) -> None:
             raise
         finally:
             build_evaluation_page(folder)
-    print_tables(store.files.read_json("results.json"), console)
+    print_tables(store.files.read_json(EVALUATION), console)
     console.print()
-    for name, file in (("results", "results.csv"), ("page", PAGE)):
+    for name, file in (("results", EVALUATION_TABLE), ("page", EVALUATION_PAGE)):
         console.print(f"{name:<12} {escape(shortest(folder / file))}", soft_wrap=True)
 
 

@@ -15,9 +15,9 @@ from concrete_dropout.errors import UserError
 from concrete_dropout.evaluation.observers import Arrays
 from concrete_dropout.evaluation.passes import Outcome
 from concrete_dropout.evaluation.plan import CLEAN, Plan, Unit
-from concrete_dropout.runfolder import RunFolder
+from concrete_dropout.runfolder import EVALUATION, EVALUATION_TABLE, RunFolder
 
-RESULTS, TABLE, SCORES = "results.json", "results.csv", "scores"
+SCORES = "scores"
 KEYS = ("subject", "part", "mask", "repeat", "shift", "severity", "samples", "points")
 
 
@@ -45,10 +45,10 @@ class Store:
 
     def _read(self) -> dict[str, Any]:
         try:
-            found = self.files.read_json(RESULTS) or {}
+            found = self.files.read_json(EVALUATION) or {}
             return found if isinstance(found, dict) else {}
         except ValueError as error:
-            raise UserError(f"{self.files.path / RESULTS} is damaged: name another folder with out=...") from error
+            raise UserError(f"{self.files.path / EVALUATION} is damaged: name another folder with out=...") from error
 
     def is_done(self, unit: Unit, plan: Plan) -> bool:
         """Whether there is everything that the unit would give."""
@@ -99,8 +99,8 @@ class Store:
     def write(self, **facts: Any) -> None:
         """Renew both files."""
         self.facts |= facts
-        self.files.write_json(RESULTS, {**self.facts, "passes": list(self.records.values())})
-        self.files.write_text(TABLE, self._table())
+        self.files.write_json(EVALUATION, {**self.facts, "passes": list(self.records.values())})
+        self.files.write_text(EVALUATION_TABLE, self._table())
 
     def _scores_path(self, unit: Unit, count: int) -> Path:
         label = f"{unit.subject}-{unit.part}-{unit.mask or 'none'}-{count}"

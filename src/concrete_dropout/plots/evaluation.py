@@ -58,7 +58,7 @@ def against_samples(lines: Sequence[Line], flat: Mapping[str, tuple[float, int, 
             name=label(name, 40),
             mode="lines",
             line={"color": PALETTE[colour % len(PALETTE)], "width": 1.4, "dash": DASHES[(dash + 2) % len(DASHES)]},
-            hovertemplate=f"%{{y:.4g}}<extra>{label(name, 40)}</extra>",
+            hovertemplate="%{y:.4g}<extra>%{fullData.name}</extra>",
         )
     if not made.data:
         return note(made)

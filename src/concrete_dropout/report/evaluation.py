@@ -13,10 +13,8 @@ from concrete_dropout.report.evaluation_shifts import detection_section, severit
 from concrete_dropout.report.html import Html, join, tag
 from concrete_dropout.report.page import page
 from concrete_dropout.report.text import count, duration, moment, number, plain, plus_minus
-from concrete_dropout.runfolder import RunFolder
+from concrete_dropout.runfolder import EVALUATION, EVALUATION_PAGE, RunFolder
 
-PAGE = "evaluation.html"
-RESULTS = "results.json"
 PARTS = {"val": "Validation data", "test": "Test data"}
 FOOTER = "Built from results.json alone. This page makes no network requests."
 UNFINISHED = "What is below is what there is so far. The same command with out=FOLDER goes on from here."
@@ -25,7 +23,12 @@ UNFINISHED = "What is below is what there is so far. The same command with out=F
 def build_evaluation_page(folder: Path | str) -> Path:
     """Write ``evaluation.html`` into the folder of an evaluation; returns its path."""
     files = RunFolder(folder)
-    return files.write_text(PAGE, evaluation_page(files.read_json(RESULTS) or {}))
+    return files.write_text(EVALUATION_PAGE, evaluation_page(files.read_json(EVALUATION) or {}))
+
+
+def is_evaluation(folder: Path) -> bool:
+    """Whether a folder is one of evaluate.py."""
+    return (folder / EVALUATION).is_file()
 
 
 def evaluation_page(results: Mapping[str, Any]) -> str:
