@@ -240,6 +240,12 @@ def test_members_must_share_their_data(runs: Runs, evaluated: Evaluated) -> None
     assert "have different data in this part" in err
 
 
+def test_several_runs_of_one_kind(runs: Runs, evaluated: Evaluated) -> None:
+    code, _, err = evaluated(f"ckpt={runs.digits},{runs.alone}")
+    assert code == 2
+    assert "different tasks (ClassificationTask, RegressionTask)" in err
+
+
 def test_no_dropout_is_one_pass(runs: Runs, evaluated: Evaluated, tmp_path: Path) -> None:
     code, out, _ = evaluated(f"ckpt={runs.digits_none}", "mc_samples=10,20", "repeats=3", "mask=concrete,bernoulli")
     assert code == 0
@@ -257,6 +263,8 @@ def test_no_dropout_is_one_pass(runs: Runs, evaluated: Evaluated, tmp_path: Path
         (["ood=mnits"], "ood=mnits is unknown. Did you mean 'mnist'"),
         (["ood=inverted"], "ood=inverted is for pictures"),
         (["ood=csv"], "ood=csv needs ood.path="),
+        (["ood=noise", "ood.root=x"], "ood.root is a setting of none of the data sets in ood=noise"),
+        (["ood=digits"], "pictures are no rows of numbers"),
         (["shift_samples=3"], "shift_samples=3 must be one of mc_samples=0,9"),
         (["data.num_tests=3"], "data.num_tests is unknown. Did you mean 'num_test'"),
         (["data.num_test=many"], "data.num_test='many' must be an integer"),

@@ -96,12 +96,14 @@ def test_replacements(digits: DigitsData) -> None:
 
 def test_other_data_in_the_shape_of_ours(digits: DigitsData, scenes: ScenesData) -> None:
     x, y = next(OtherData(scenes).batches(digits))
-    assert x.shape == (1, 1, 8, 8)
-    assert y.tolist() == [-1]
+    assert x.shape == (3, 1, 8, 8)
+    assert y.tolist() == [-1, -1, -1]
     x, y = next(OtherData(digits).batches(scenes))
     assert x.shape[1:] == (3, 32, 48)
     assert y.shape == (len(x), 32, 48)
-    assert OtherData(digits).num_batches == 1
+    assert len(x) == scenes.eval_batch_size
+    few = OtherData(digits, most=5)
+    assert (len(few), few.num_batches(scenes), len(list(few.batches(scenes)))) == (5, 5, 5)
 
 
 def test_rows_keep_their_units() -> None:

@@ -21,7 +21,7 @@ from concrete_dropout.cli.evaluation_request import Request
 from concrete_dropout.cli.networks import build_task
 from concrete_dropout.cli.replicated import build_replicas
 from concrete_dropout.cli.typecheck import check_node, closest
-from concrete_dropout.data import ExperimentData
+from concrete_dropout.data import ExperimentData, Part
 from concrete_dropout.data.batches import as_is
 from concrete_dropout.data.shifts import REPLACEMENTS, OtherData
 from concrete_dropout.errors import UserError
@@ -64,16 +64,22 @@ def load_subjects(request: Request, device: torch.device) -> list[Subject]:
     """
     paths = [checkpoint_path(path) for path in request.ckpt]
     subjects = [s for path, name in zip(paths, names_of(paths), strict=True) for s in _of(path, name, request, device)]
+    kinds = {type(subject.task).__name__ for subject in subjects}
+    if len(kinds) > 1:
+        raise UserError(
+            f"ckpt: the checkpoints are of different tasks ({', '.join(sorted(kinds))}): take them one by one"
+        )
     if not request.ensemble:
         return subjects
     if len(subjects) < 2:
         raise UserError("ensemble=true needs several members: name more checkpoints, as in ckpt=RUN_A,RUN_B")
-    if len({type(subject.task) for subject in subjects}) > 1:
-        raise UserError("ensemble=true: the checkpoints are of different tasks, and cannot predict together")
     members = tuple(member for subject in subjects for member in subject.members)
-    facts = {"group": "ensemble", "checkpoint": ", ".join(dict.fromkeys(s.facts["checkpoint"] for s in subjects))}
-    kinds = ", ".join(sorted({s.facts["dropout"] for s in subjects}))
-    return [Subject(f"ensemble of {len(members)}", members, {**subjects[0].facts, **facts, "dropout": kinds})]
+    facts = {
+        "group": f"ensemble of {len(members)}",
+        "checkpoint": ", ".join(dict.fromkeys(s.facts["checkpoint"] for s in subjects)),
+    }
+    dropout = ", ".join(sorted({s.facts["dropout"] for s in subjects}))
+    return [Subject(f"ensemble of {len(members)}", members, {**subjects[0].facts, **facts, "dropout": dropout})]
 
 
 def names_of(paths: list[Path]) -> list[str]:
@@ -99,10 +105,10 @@ def fingerprint(path: Path) -> str:
     return digest.hexdigest()[:16]
 
 
-def other_data(request: Request, subject: Subject, conf_dir: Path) -> dict[str, OtherData]:
-    """The data sets among ``ood``, by name."""
+def other_data(request: Request, subject: Subject, part: Part, conf_dir: Path) -> dict[str, OtherData]:
+    """The data sets among ``ood``, by name; of each at most as many items as the part that they are told from has."""
     sets = sorted(path.stem for path in (conf_dir / "data").glob("*.yaml") if path.stem != "transitions")
-    found = {}
+    own, found, used = subject.members[0].data, {}, set[str]()
     for name in request.ood:
         if name in REPLACEMENTS:
             if isinstance(subject.task, RegressionTask) and name != "noise":
@@ -111,18 +117,20 @@ def other_data(request: Request, subject: Subject, conf_dir: Path) -> dict[str, 
         if name not in sets:
             raise UserError(f"ood={name} is unknown. {closest(name, [*REPLACEMENTS, *sets])}")
         cfg = compose_config(["~experiment", f"data={name}"], conf_dir)
-        own = (
-            getattr(subject.members[0].data, "data_dir", None)
-            or getattr(subject.members[0].data, "folder", Path()).parent
-        )
-        if "data_dir" in cfg.data and "ood.data_dir" not in request.ood_data and str(own) not in (".", ""):
-            cfg.data.data_dir = str(own)
+        if "data_dir" in cfg.data and subject.facts.get("data_dir"):
+            cfg.data.data_dir = subject.facts["data_dir"]
         settings = {key: value for key, value in request.ood_data.items() if key.partition(".")[2] in cfg.data}
         _override(cfg.data, settings, "ood")
+        used |= set(settings)
         missing = next((key for key in cfg.data if OmegaConf.is_missing(cfg.data, key)), None)
         if missing:
             raise UserError(f"ood={name} needs ood.{missing}=...")
-        found[name] = OtherData(build.build_data(cfg))
+        check_node("ood", plain(cfg)["data"], get_object)
+        found[name] = OtherData(build.build_data(cfg), most=subject.num_items(part))
+        next(found[name].batches(own))  # what does not fit is refused here rather than after hours
+    unused = sorted(set(request.ood_data) - used)
+    if unused:
+        raise UserError(f"{unused[0]} is a setting of none of the data sets in ood={','.join(request.ood) or 'null'}")
     return found
 
 
@@ -141,6 +149,7 @@ def _of(path: Path, name: str, request: Request, device: torch.device) -> list[S
         "experiment": cfg.name,
         "dropout": cfg.dropout.kind,
         "seed": cfg.seed,
+        "data_dir": cfg.data.get("data_dir"),
     }
     if cfg.get("replicas", {}).get("grid") is not None:
         return _replicas(path, name, cfg, saved, facts, request, device)

@@ -39,7 +39,8 @@ KEYS
   corruptions=false         true, or names: gaussian_noise, blur, brightness, contrast, pixelate, rotation;
                             of tables feature_noise, shift, missing
   severities=1,2,3,4,5      of the corruptions
-  ood=null                  data to be told from the run's: noise, inverted, rotated, or data sets as in digits,camvid
+  ood=null                  data to be told from the run's: noise, inverted, rotated, or data sets as in digits,camvid,
+                            of which at most as many items are taken as the run's own split has
   ood.KEY=VALUE             a setting of these data sets, as in ood=image_folder ood.root=my_pictures
   shift_samples=null        passes on shifted data, one of mc_samples; null for the largest
   data.KEY=VALUE            another setting of the run's data, as in data.data_dir=... or data.eval_batch_size=100

@@ -59,7 +59,7 @@ def evaluate_networks(request: Request, conf_dir: Path) -> None:
         console.width = FILE_WIDTH
     subjects = load_subjects(request, device_of(request.device))
     plan = plan_of(request, subjects)
-    foreign = other_data(request, subjects[0], conf_dir)
+    foreign = other_data(request, subjects[0], plan.shift_part, conf_dir)
     folder = request.out or _new_folder(checkpoint_path(request.ckpt[0]))
     store = Store(folder, facts_of(request, plan, subjects))
     passes = [
@@ -120,8 +120,8 @@ def wanted_of(unit: Unit, plan: Plan, store: Store) -> dict[int, Wanted]:
     """What each number of samples of a pass is to find."""
     found = {}
     for count in unit.counts:
-        told = plan.has_shifts and unit.part == plan.shift_part and unit.repeat == 0
-        told = told and unit.mask in (None, plan.masks[0]) and count == store.shift_count(unit, plan)
+        told = plan.has_shifts and unit.is_reference and unit.part == plan.shift_part
+        told = told and count == store.shift_count(unit, plan)
         if unit.shift:
             clean = Unit(unit.subject, unit.part, unit.mask, 0, ())
             found[count] = Wanted(count, clean=store.scores(clean, count), metrics=unit.severity > 0)

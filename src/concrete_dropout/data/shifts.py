@@ -96,33 +96,34 @@ class OtherData:
 
     Args:
         data: the other data set; its test part is taken, or the last one that there is.
+        most: items that are taken, evenly spread over the part; None for all.
     """
 
-    def __init__(self, data: ExperimentData) -> None:
+    def __init__(self, data: ExperimentData, most: int | None = None) -> None:
         self.data = data
         self.part: Part = data.parts[-1]
+        self.most = most
 
-    @property
-    def num_batches(self) -> int:
+    def __len__(self) -> int:
+        whole = len(self._items())
+        return whole if self.most is None else min(self.most, whole)
+
+    def num_batches(self, own: ExperimentData) -> int:
         """How many there will be."""
-        return -(-len(self._items()) // self._rows)
+        return -(-len(self) // _batch_rows(own))
 
     def batches(self, own: ExperimentData) -> Iterator[tuple[Tensor, Tensor]]:
-        """Batches (x, y) for networks that were trained on ``own``; y is void, or 0 for regression."""
-        items = self._items()
-        for start in range(0, len(items), self._rows):
-            x, y = items.__getitems__(list(range(start, min(start + self._rows, len(items)))))
-            yield self._adapted(own, x, y)
-
-    @property
-    def _rows(self) -> int:
-        return int(getattr(self.data, "eval_batch_size", 1000))
+        """Batches (x, y) for networks that were trained on ``own``, of its size; y is void, or 0 for regression."""
+        items, number = self._items(), len(self)
+        chosen = [index * len(items) // number for index in range(number)]
+        for start in range(0, number, _batch_rows(own)):
+            yield self._adapted(own, *items.__getitems__(chosen[start : start + _batch_rows(own)]))
 
     def _items(self) -> Any:
         assert isinstance(self.data, RegressionData | ClassificationData | SegmentationData)
         return self.data.items(self.part)
 
-    def _adapted(self, own: ExperimentData, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+    def _adapted(self, own: ExperimentData, x: Tensor, _: Tensor) -> tuple[Tensor, Tensor]:
         if isinstance(own, RegressionData) and isinstance(self.data, RegressionData):
             if x.shape[1] != own.spec.num_inputs:
                 raise UserError(
@@ -138,6 +139,10 @@ class OtherData:
         pixels = F.interpolate(_with_channels(theirs.pixels(x), shape[0]), size, mode="bilinear", antialias=True)
         labels = (len(x), *size) if isinstance(own, SegmentationData) else (len(x),)
         return ours.standardised(pixels.clamp(0, 1)), torch.full(labels, VOID_CLASS)
+
+
+def _batch_rows(own: ExperimentData) -> int:
+    return int(getattr(own, "eval_batch_size", 1000))
 
 
 def _with_channels(pixels: Tensor, channels: int) -> Tensor:

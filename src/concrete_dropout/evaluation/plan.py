@@ -73,6 +73,7 @@ class Unit:
         counts: numbers of samples.
         shift: name of a corruption or of other data; "" for clean data.
         severity: of a corruption; 0 for anything else.
+        is_reference: whether it has the masks and the seed that temperatures are fitted and shifts are told with.
     """
 
     subject: str
@@ -82,6 +83,7 @@ class Unit:
     counts: tuple[int, ...]
     shift: str = CLEAN
     severity: int = 0
+    is_reference: bool = True
 
     @property
     def key(self) -> str:
@@ -131,7 +133,9 @@ def _passes(plan: Plan, subject: Subject, part: Part, shift: str = CLEAN, severi
     if not subject.is_stochastic or not plan.sampled:
         return
     counts = plan.sampled if clean else (plan.shift_samples,)
-    for mask in plan.masks if clean else plan.masks[:1]:
+    masks: tuple[Mask, ...] = plan.masks if subject.has_concrete else ("bernoulli",)
+    for mask in masks if clean else masks[:1]:
         for repeat in range(plan.repeats if clean else 1):
             if counts[0] > 0:
-                yield Unit(subject.name, part, mask, repeat, counts, shift, severity)
+                is_reference = mask == masks[0] and repeat == 0
+                yield Unit(subject.name, part, mask, repeat, counts, shift, severity, is_reference)

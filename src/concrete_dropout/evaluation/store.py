@@ -56,15 +56,14 @@ class Store:
         if record is None or not set(unit.counts) <= {row["samples"] for row in record["rows"]}:
             return False
         rows = {row["samples"]: row for row in record["rows"]}
-        for count in {max(unit.counts), 0} & set(unit.counts):
-            fitted = "factor" if unit.part == "val" else "fitted"
-            if plan.temperature_scaling and unit.shift == CLEAN and unit.repeat == 0 and fitted not in rows[count]:
+        if unit.shift != CLEAN:
+            return True
+        fitted = "factor" if unit.part == "val" else "fitted"
+        for count in {plan.counts[-1], 0} & set(unit.counts):
+            if plan.temperature_scaling and unit.repeat == 0 and fitted not in rows[count]:
                 return False
-        if unit.shift == CLEAN and unit.repeat == 0 and plan.has_shifts and unit.part == plan.shift_part:
-            return (unit.mask not in (None, plan.masks[0])) or self.scores(
-                unit, self.shift_count(unit, plan)
-            ) is not None
-        return True
+        told = plan.has_shifts and unit.is_reference and unit.part == plan.shift_part
+        return not told or self.scores(unit, self.shift_count(unit, plan)) is not None
 
     @staticmethod
     def shift_count(unit: Unit, plan: Plan) -> int:

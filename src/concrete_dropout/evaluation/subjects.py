@@ -11,6 +11,7 @@ from torch import Tensor
 
 from concrete_dropout.data import ExperimentData, Part
 from concrete_dropout.data.shifts import OtherData, corrupt_batch, replace_batch
+from concrete_dropout.dropout.kinds import kind_of
 from concrete_dropout.dropout.sampling import active_dropouts
 from concrete_dropout.dropout.streams import Mask
 from concrete_dropout.errors import UserError
@@ -63,6 +64,12 @@ class Subject:
         return any(active_dropouts(member.task.network) for member in self.members)
 
     @property
+    def has_concrete(self) -> bool:
+        """Whether the kind of mask makes a difference: ordinary dropout is Bernoulli."""
+        layers = [layer for member in self.members for layer in active_dropouts(member.task.network).values()]
+        return any(kind_of(layer) == "concrete" for layer in layers)
+
+    @property
     def has_epistemic(self) -> bool:
         """Whether predictions without dropout have an epistemic part: members may disagree."""
         return len(self.members) > 1
@@ -78,7 +85,12 @@ class Subject:
 
     def num_batches(self, part: Part, other: OtherData | None = None) -> int:
         """Of one pass over a part."""
-        return len(_loader(self.members[0].data, part)) if other is None else other.num_batches
+        own = self.members[0].data
+        return len(_loader(own, part)) if other is None else other.num_batches(own)
+
+    def num_items(self, part: Part) -> int:
+        """Rows, pictures or images of a part."""
+        return len(_loader(self.members[0].data, part).dataset)
 
     def batches(
         self, part: Part, shift: str = "", severity: int = 0, seed: int = 0, foreign: Foreign | None = None
