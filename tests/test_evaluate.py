@@ -234,10 +234,23 @@ def test_an_ensemble_is_the_mixture_of_its_members(runs: Runs, evaluated: Evalua
     assert "digits_1" in out
 
 
-def test_members_must_share_their_data(runs: Runs, evaluated: Evaluated) -> None:
+def test_members_must_share_their_data(runs: Runs, evaluated: Evaluated, tmp_path: Path) -> None:
     code, _, err = evaluated(f"ckpt={runs.digits},{runs.digits_none}", "mc_samples=0", "ensemble=true")
     assert code == 2
-    assert "have different data in this part" in err
+    assert "have different test data" in err
+    assert not (tmp_path / "out").exists()
+
+
+def test_weights_without_a_final_m_step_get_one_as_before_a_test(
+    runs: Runs, evaluated: Evaluated, tmp_path: Path
+) -> None:
+    best = runs.regression / "checkpoints" / "best.ckpt"
+    settings = ["task.noise=homoscedastic", "task.final_m_step=true", "train=false", f"ckpt_path={best}"]
+    place = tmp_path / "run"
+    run(compose_config([*TINY, *SMALL, *settings], CONF, run_dir=place), place, CONF)
+    assert evaluated(f"ckpt={best}", "mc_samples=9")[0] == 0
+    expected = own_test(place)
+    assert found(tmp_path / "out", mask="concrete", samples=9) == pytest.approx(expected, rel=1e-5)
 
 
 def test_several_runs_of_one_kind(runs: Runs, evaluated: Evaluated) -> None:

@@ -74,17 +74,17 @@ def _shifted(rows: list[Row]) -> Table:
     """One line for each shift and score; of runs with dropout those with it. The page has all of them."""
     sampled = {row.group for row in rows if row.mask != NO_DROPOUT}
     rows = [row for row in rows if row.mask != NO_DROPOUT or row.group not in sampled]
-    severities = sorted({row.severity for row in rows if row.severity})
+    severities = sorted({row.severity for row in rows})
     several = len({row.group for row in rows}) > 1
     table = _table("AUROC of telling shifted from clean data", *(["run"] if several else []), "shift", "score")
-    for heading in [f"severity {severity}" for severity in severities] or ["AUROC"]:
-        table.add_column(heading, justify="right")
+    for severity in severities:
+        table.add_column(f"severity {severity}" if severity else "other data", justify="right")
     found: dict[tuple[str, str, str], dict[int, Estimate]] = {}
     for row in rows:
         for score, values in row.detection.items():
             found.setdefault((row.group, row.shift, score), {})[row.severity] = values["auroc"]
     for (group, shift, score), aurocs in found.items():
-        cells = [number(aurocs.get(severity)) for severity in (severities if 0 not in aurocs else [0])]
+        cells = [number(aurocs[severity]) if severity in aurocs else "" for severity in severities]
         table.add_row(*([escape(group)] if several else []), escape(shift), SCORES[score], *cells)
     return table
 

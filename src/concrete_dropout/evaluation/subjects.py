@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import zip_longest
 from typing import Any
 
 import torch
@@ -16,7 +17,7 @@ from concrete_dropout.dropout.sampling import active_dropouts
 from concrete_dropout.dropout.streams import Mask
 from concrete_dropout.errors import UserError
 from concrete_dropout.predictive import mixed
-from concrete_dropout.tasks import SegmentationTask
+from concrete_dropout.tasks import RegressionTask, SegmentationTask
 from concrete_dropout.tasks.base import Batch, Task
 
 MEMBER_STREAM = 1 << 40  # masks of the members of an ensemble are not the same
@@ -105,9 +106,6 @@ class Subject:
             foreign: other data by their names.
         """
         other = (foreign or {}).get(shift)
-        for member in self.members:
-            if len(_loader(member.data, part).dataset) != len(_loader(self.members[0].data, part).dataset):
-                raise self._different(member)
         sources = [
             _loader(member.data, part) if other is None else other.batches(member.data) for member in self.members
         ]
@@ -120,6 +118,18 @@ class Subject:
                     x = replace_batch(member.data, x, shift, seed, number)
                 shifted.append((x.to(member.task.device), y.to(member.task.device)))
             yield shifted
+
+    def check_same_data(self, parts: Sequence[Part]) -> None:
+        """Refuse members that cannot predict together, since their parts have different targets."""
+        first = self.members[0]
+        for part in parts:
+            for member in self.members[1:]:
+                pairs = zip_longest(_loader(first.data, part), _loader(member.data, part))
+                if not all(a and b and _same(_targets(first, a[1]), _targets(member, b[1])) for a, b in pairs):
+                    raise UserError(
+                        f"ensemble=true: {first.label} and {member.label} have different {part} data, as runs with a "
+                        "data.seed of their own have: train the members with one data.seed"
+                    )
 
     def evaluate_at(
         self, batches: Sequence[Batch], counts: Sequence[int], mask: Mask | None, seed: int
@@ -143,7 +153,6 @@ class Subject:
                 task.mask = before
         if len(self.members) == 1:
             return dict(made[0])
-        self._check_targets(made, [self.shares(counts, number)[0] for number in range(len(made))])
         return {count: self._mixture(made, index, counts) for index, count in enumerate(counts)}
 
     def shares(self, counts: Sequence[int], number: int) -> list[int]:
@@ -160,18 +169,14 @@ class Subject:
         prediction = mixed([part["prediction"] for part in parts], weights)
         return {"prediction": prediction, "targets": parts[0]["targets"]}
 
-    def _check_targets(self, made: Sequence[Mapping[int, Mapping[str, Any]]], shares: Sequence[int]) -> None:
-        first: Tensor = made[0][shares[0]]["targets"]
-        for member, outputs, share in zip(self.members, made, shares, strict=True):
-            targets: Tensor = outputs[share]["targets"]
-            if targets.shape != first.shape or not torch.allclose(targets.double(), first.double(), equal_nan=True):
-                raise self._different(member)
 
-    def _different(self, member: Member) -> UserError:
-        return UserError(
-            f"ensemble=true: {self.members[0].label} and {member.label} have different data in this part, as runs "
-            "with a data.seed of their own have: train the members with one data.seed"
-        )
+def _targets(member: Member, y: Tensor) -> Tensor:
+    """In the units that users know: members may have standardised them differently."""
+    return member.task.targets.restore(y.to(member.task.device)).cpu() if isinstance(member.task, RegressionTask) else y
+
+
+def _same(a: Tensor, b: Tensor) -> bool:
+    return a.shape == b.shape and torch.allclose(a.double(), b.double(), equal_nan=True)
 
 
 def _loader(data: ExperimentData, part: Part) -> Any:

@@ -15,7 +15,8 @@ from concrete_dropout.report.html import join
 from concrete_dropout.report.text import number
 
 COMPARED = ("nll", "ece", "brier", "accuracy", "crps", "calibration_rmse", "rmse")
-MOST_CURVES = 4
+MOST_CURVES = 2  # each of them before and after
+OF_SAMPLES = ("mutual_information", "epistemic_std")  # one pass has none
 
 
 def samples_section(results: Mapping[str, Any], rows: list[Row], kind: str) -> Section:
@@ -52,6 +53,8 @@ def _lines(rows: list[Row], metric: str) -> tuple[list[Line], dict[str, tuple[fl
     for (group, mask, part), own in found.items():
         words = [group] if several_groups else []
         dash = parts.index(part)
+        if mask == NO_DROPOUT and metric in OF_SAMPLES:
+            continue
         if mask == NO_DROPOUT:
             colour = len(pairs) + groups.index(group)
             flat[", ".join([*words, "no dropout", part])] = (own[0].metrics[metric].mean, colour, dash)

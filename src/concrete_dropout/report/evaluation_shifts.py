@@ -166,5 +166,6 @@ def _score_lines(rows: list[Row], scores: list[str]) -> list[Line]:
         for dash, words in enumerate(dict.fromkeys(_words(row) for row in rows)):
             own = [row for row in rows if _words(row) == words and score in row.detection]
             if own:
-                lines += _means(own, _auroc(score), f"{SCORES[score]}, {words}", dash, index)
+                how = "no dropout" if own[0].mask == NO_DROPOUT else "MC"
+                lines += _means(own, _auroc(score), f"{SCORES[score]}, {how}", dash, index)
     return lines
