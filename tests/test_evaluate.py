@@ -63,7 +63,8 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Runs:
     before = Path.cwd()
     os.chdir(place)
     try:
-        train("regression", "trainer.max_steps=20", "task.noise=homoscedastic", "task.final_m_step=true", *SMALL)
+        often = "data.min_steps_per_epoch=1"
+        train("regression", often, "trainer.max_steps=20", "task.noise=homoscedastic", "task.final_m_step=true", *SMALL)
         train("digits", *DIGITS)
         train("digits_1", *DIGITS, "seed=1", "data.seed=0", "test=false")
         train("digits_none", *DIGITS, "dropout=none", "data.seed=7", "test=false")

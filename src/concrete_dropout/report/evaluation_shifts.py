@@ -14,6 +14,7 @@ from concrete_dropout.report.text import number
 
 Value = Callable[[Row], float | None]
 MEASURES = {"auroc": "AUROC", "aupr": "AUPR", "fpr95": "FPR95"}
+PIXEL_SCORE = "/pixels"
 PIXELS = (
     "Scores of pixels are counted in 512 bins, so that memory does not grow with the images; the others are exact, "
     "those of images being means over their pixels. Void pixels do not count."
@@ -61,25 +62,13 @@ def detection_section(rows: list[Row], kind: str) -> Section:
         "of clean ones that raise an alarm where 95 % of the shifted ones do."
     )
     parts: list[Html] = [paragraph(text)]
-    if any(score.endswith("/pixels") for score in scores):
+    if any(score.endswith(PIXEL_SCORE) for score in scores):
         parts.append(paragraph(PIXELS))
     corrupted, other = [row for row in shifted if row.severity], [row for row in shifted if not row.severity]
     for group in _groups(shifted):
         own = [row for row in corrupted if row.group == group]
         if own:
-            lines = _score_lines(own, scores)
-            made = against_severity(lines, "auroc", f"AUROC, mean over corruptions, {group}")
-            epistemic = next(score for score in scores)
-            each = _each(_sampled(own), [], _auroc(epistemic))
-            words = f"AUROC of {SCORES[epistemic]}, {group}"
-            parts.append(
-                grid(
-                    [
-                        figure(made, alt="AUROC by severity"),
-                        figure(against_severity(each, "auroc", words), alt="AUROC by severity, for each corruption"),
-                    ]
-                )
-            )
+            parts.append(grid(_severity_figures(own, scores, group)))
         elsewhere = _sampled([row for row in other if row.group == group])
         if elsewhere:
             values = {
@@ -90,6 +79,21 @@ def detection_section(rows: list[Row], kind: str) -> Section:
             parts.append(figure(bars, alt="AUROC for other data"))
     parts.append(details("AUROC, AUPR and FPR95 of everything", _table(shifted, scores)))
     return Section("detection", "Telling shifted data", join(parts))
+
+
+def _severity_figures(rows: list[Row], scores: list[str], group: str) -> list[Html]:
+    """AUROC by severity: of all scores as means over corruptions, and of the first score for each of them."""
+    dense = [score for score in scores if score.endswith(PIXEL_SCORE)]
+    whole = [score for score in scores if score not in dense]
+    figures = []
+    for chosen, words in ((whole, "images" if dense else ""), (dense, "pixels")):
+        if chosen:
+            title = f"AUROC, mean over corruptions{f', {words}' if words else ''}, {group}"
+            made = against_severity(_score_lines(rows, chosen), "auroc", title)
+            figures.append(figure(made, alt=f"AUROC by severity, {words}"))
+    first = (dense or whole)[0]
+    each = against_severity(_each(_sampled(rows), [], _auroc(first)), "auroc", f"AUROC of {SCORES[first]}, {group}")
+    return [*figures, figure(each, alt="AUROC by severity, for each corruption")]
 
 
 def _table(rows: list[Row], scores: list[str]) -> Html:
@@ -167,5 +171,5 @@ def _score_lines(rows: list[Row], scores: list[str]) -> list[Line]:
             own = [row for row in rows if _words(row) == words and score in row.detection]
             if own:
                 how = "no dropout" if own[0].mask == NO_DROPOUT else "MC"
-                lines += _means(own, _auroc(score), f"{SCORES[score]}, {how}", dash, index)
+                lines += _means(own, _auroc(score), f"{SCORES[score].removesuffix(', pixels')}, {how}", dash, index)
     return lines
