@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import fields
+from functools import partial
 from typing import Any, Literal, get_args
 
 import torch
 from torch import Tensor, nn
-from torch.utils._pytree import tree_leaves, tree_map
+from torch.utils._pytree import tree_leaves, tree_map, tree_map_only
 
 from concrete_dropout.dropout.passes import DEFAULT_MEMORY, deterministic_pass, stochastic_passes
 from concrete_dropout.dropout.streams import MASKS, Mask
@@ -59,18 +60,13 @@ def mc_predict(
     >>> prediction.probabilities.shape, bool((prediction.epistemic > 0).all())
     (torch.Size([4, 3]), True)
     """
-    inputs = (x,) if isinstance(x, Tensor) else tuple(x)
-    _check(inputs, likelihood, samples, targets, mask, batch_rows, batch_samples)
-    if samples == 0:
-        accumulator = _accumulator(likelihood, targets)
-        _add(accumulator, deterministic_pass(model, inputs), log_var, slice(0, inputs[0].shape[0]))
-        return accumulator.compute()
-    parts: list[Prediction] = []
-    rows, accumulator = slice(0, 0), _accumulator(likelihood, targets)
-    passes = stochastic_passes(
+    made = mc_predict_at(
         model,
-        inputs,
-        samples,
+        x,
+        likelihood,
+        (samples,),
+        targets=targets,
+        log_var=log_var,
         seed=seed,
         mask=mask,
         frozen_masks=frozen_masks,
@@ -78,17 +74,103 @@ def mc_predict(
         batch_samples=batch_samples,
         memory_budget=memory_budget,
     )
-    for new_rows, output in _gathered(passes):
+    return made[samples]
+
+
+def mc_predict_at(
+    model: nn.Module,
+    x: Inputs,
+    likelihood: Likelihood,
+    counts: Sequence[int],
+    *,
+    targets: Tensor | None = None,
+    log_var: Tensor | None = None,
+    seed: int | None = None,
+    mask: Mask = "concrete",
+    frozen_masks: bool = False,
+    batch_rows: int | None = None,
+    batch_samples: int | None = None,
+    memory_budget: int = DEFAULT_MEMORY,
+) -> dict[int, Prediction]:
+    """Predictions with several numbers of samples, at the price of the largest: {count: what ``mc_predict`` gives}.
+
+    The masks of a sample depend on its number alone, so the first 10 of 200 samples are those of a prediction with 10
+    (up to rounding): the accumulators are read when they have seen as many. All arguments are those of ``mc_predict``.
+
+    >>> model = nn.Sequential(nn.Linear(2, 8), nn.Dropout(0.5), nn.Linear(8, 3))
+    >>> made = mc_predict_at(model, torch.ones(4, 2), "categorical", (5, 20), seed=0)
+    >>> alone = mc_predict(model, torch.ones(4, 2), "categorical", 5, seed=0)
+    >>> list(made), torch.allclose(made[5].probabilities, alone.probabilities)
+    ([5, 20], True)
+    """
+    inputs = (x,) if isinstance(x, Tensor) else tuple(x)
+    _check(inputs, likelihood, min(counts), targets, mask, batch_rows, batch_samples)
+    made: dict[int, Prediction] = {}
+    if 0 in counts:
+        accumulator = _accumulator(likelihood, targets)
+        _add(accumulator, deterministic_pass(model, inputs), log_var, slice(0, inputs[0].shape[0]))
+        made[0] = accumulator.compute()
+    wanted = sorted({count for count in counts if count > 0})
+    if wanted:
+        passes = stochastic_passes(
+            model,
+            inputs,
+            wanted[-1],
+            seed=seed,
+            mask=mask,
+            frozen_masks=frozen_masks,
+            batch_rows=batch_rows,
+            batch_samples=batch_samples,
+            memory_budget=memory_budget,
+        )
+        parts = _read_at(wanted, _gathered(passes), likelihood, targets, log_var)
+        made |= {count: part[0] if len(part) == 1 else _joined(part) for count, part in parts.items()}
+    return {count: made[count] for count in counts}
+
+
+def _read_at(
+    wanted: list[int],
+    outputs: Iterator[tuple[slice, Any]],
+    likelihood: Likelihood,
+    targets: Tensor | None,
+    log_var: Tensor | None,
+) -> dict[int, list[Prediction]]:
+    """The predictions after each of the wanted numbers of samples, for one slice of rows after the other."""
+    parts: dict[int, list[Prediction]] = {count: [] for count in wanted}
+    rows, seen, accumulator = slice(0, 0), 0, _accumulator(likelihood, targets)
+
+    def finish() -> None:  # a model without active dropout has made one pass for all of them
+        for count in wanted:
+            if rows.stop > 0 and count > seen:
+                parts[count].append(accumulator.compute())
+
+    for new_rows, output in outputs:
         if new_rows != rows:
-            if rows.stop > 0:
-                parts.append(accumulator.compute())
-            rows, accumulator = (
-                new_rows,
-                _accumulator(likelihood, None if targets is None else targets[new_rows]),
-            )
-        _add(accumulator, output, log_var, rows)
-    parts.append(accumulator.compute())
-    return parts[0] if len(parts) == 1 else _joined(parts)
+            finish()
+            rows, seen = new_rows, 0
+            accumulator = _accumulator(likelihood, None if targets is None else targets[new_rows])
+        for samples, part in _cut(output, seen, wanted):
+            _add(accumulator, part, log_var, rows)
+            seen += samples
+            if seen in parts:
+                parts[seen].append(accumulator.compute())
+    finish()
+    return parts
+
+
+def _cut(output: Any, seen: int, wanted: list[int]) -> Iterator[tuple[int, Any]]:
+    """An output of S samples behind ``seen`` others in pieces that end at the wanted numbers, with their sizes."""
+    size = next(leaf.shape[0] for leaf in tree_leaves(output) if isinstance(leaf, Tensor))
+    ends = [*(count - seen for count in wanted if seen < count < seen + size), size]
+    if len(ends) == 1:
+        yield size, output
+        return
+    for start, end in zip([0, *ends], ends, strict=False):
+        yield end - start, tree_map_only(Tensor, partial(_between, start, end), output)
+
+
+def _between(start: int, end: int, samples: Tensor) -> Tensor:
+    return samples[start:end]
 
 
 def _check(

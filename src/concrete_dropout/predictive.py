@@ -7,6 +7,7 @@ logits with the class axis behind the row axis.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -210,6 +211,40 @@ class CategoricalAccumulator:
         # A single sample agrees with itself, to the last digit.
         expected = self._entropy.clone() if self._count > 1 else entropy(self._probabilities, dim=1)
         return CategoricalPrediction(self._probabilities.clone(), expected, score)
+
+
+def mixed(predictions: Sequence[Prediction], weights: Sequence[float]) -> Prediction:
+    """The mixture of several predictions of the same rows, as of the members of an ensemble.
+
+    Means, noise, probabilities and entropies are weighed means, likelihoods those of the mixture; means that disagree
+    add to the epistemic part.
+
+    Args:
+        predictions: of one kind.
+        weights: one each, above 0; they need not sum to 1.
+
+    >>> one, two = (GaussianPrediction(torch.tensor([m]), torch.zeros(1), torch.ones(1)) for m in (0.0, 2.0))
+    >>> both = mixed([one, two], [1, 1])
+    >>> both.mean.item(), both.epistemic.item(), both.aleatoric.item()
+    (1.0, 1.0, 1.0)
+    """
+    shares = [weight / sum(weights) for weight in weights]
+
+    def mean(name: str) -> Tensor:
+        return torch.stack([s * getattr(p, name) for s, p in zip(shares, predictions, strict=True)]).sum(0)
+
+    first = predictions[0]
+    scores = [
+        p.log_likelihood + math.log(s) for s, p in zip(shares, predictions, strict=True) if p.log_likelihood is not None
+    ]
+    score = torch.logsumexp(torch.stack(scores), dim=0) if scores else None
+    if isinstance(first, CategoricalPrediction):
+        return CategoricalPrediction(mean("probabilities"), mean("expected_entropy"), score)
+    centre = mean("mean")
+    spread = torch.stack([s * (p.mean - centre).square() for s, p in zip(shares, predictions, strict=True)]).sum(0)
+    return GaussianPrediction(
+        centre, mean("epistemic") + spread, mean("aleatoric"), score, None if first.pit is None else mean("pit")
+    )
 
 
 def _moved(mean: Tensor, part: Tensor, weight: float) -> Tensor:

@@ -41,9 +41,7 @@ def evaluate_agent(path: Path, starts: int, seed: int, video: bool = True) -> Ev
     """
     saved = AtomicCheckpointIO().load_checkpoint(path)
     if AGENT not in saved or CONFIG_KEY not in saved:
-        raise UserError(
-            f"ckpt={path} is no checkpoint of an agent: evaluate.py scores those of experiment=cartpole so far"
-        )
+        raise UserError(f"ckpt={path} is no checkpoint of an agent")
     cfg, state = OmegaConf.create(saved[CONFIG_KEY]), saved[AGENT]
     torch.set_num_threads(cfg.threads or torch.get_num_threads())
     world = build_world(cfg)

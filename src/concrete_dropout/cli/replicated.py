@@ -35,7 +35,7 @@ def run_replicas(cfg: DictConfig, folder: Path, conf_dir: Path) -> None:
         raise UserError("test_ckpt=best is not for replicas, whose best steps differ: use test_ckpt=last")
     check_parts(cfg, validates=False)
     with logging_to(folder):
-        replicas = [_replica(cfg, label, folder) for label in labels]
+        _, replicas = build_replicas(cfg, folder)
         data = ReplicatedData([data for data, _ in replicas])
         # Their own seeds made the networks; this one is for batches and masks, which are drawn for all at once.
         build.set_out(cfg)
@@ -55,6 +55,14 @@ def run_replicas(cfg: DictConfig, folder: Path, conf_dir: Path) -> None:
         tests = all("test" in own.parts for own, _ in replicas)
         carry_out(cfg, folder, conf_dir, task, data, record, callbacks, tests)
     print_replicas_summary(folder)
+
+
+def build_replicas(
+    cfg: DictConfig, folder: Path
+) -> tuple[list[dict[str, Any]], list[tuple[RegressionData, RegressionTask]]]:
+    """What sets the replicas of ``cfg.replicas.grid`` apart, and their data and tasks."""
+    labels = grid_points(cfg)
+    return labels, [_replica(cfg, label, folder) for label in labels]
 
 
 def grid_points(cfg: DictConfig) -> list[dict[str, Any]]:

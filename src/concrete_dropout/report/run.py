@@ -12,6 +12,7 @@ from concrete_dropout.report import control_sections, headline, map_sections, pr
 from concrete_dropout.report.components import Section, guarded
 from concrete_dropout.report.control_record import is_agent, read_videos
 from concrete_dropout.report.control_sections import agent_lead
+from concrete_dropout.report.evaluation import build_evaluation_page, is_evaluation
 from concrete_dropout.report.layers import Layer, layers_of
 from concrete_dropout.report.notices import notices
 from concrete_dropout.report.page import page
@@ -28,7 +29,7 @@ Build = Callable[[], Section]
 def build_run_report(folder: Path | str) -> Path:
     """Write report.html into a run folder, from its files alone.
 
-    A folder of replicas or of a study gets the report of its kind.
+    A folder of replicas, of a study or of an evaluation gets the report of its kind.
 
     Args:
         folder: of a run that finished, failed, was killed, or is still going.
@@ -40,6 +41,8 @@ def build_run_report(folder: Path | str) -> Path:
         UserError: where the folder holds no run.
     """
     path = Path(folder)
+    if is_evaluation(path):
+        return build_evaluation_page(path)
     if is_study(path):
         return build_study_report(path)
     if is_replicated(path):

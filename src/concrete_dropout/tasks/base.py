@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Literal
 
 import pytorch_lightning as pl
@@ -121,9 +121,13 @@ class Task(pl.LightningModule, ABC):
         """
         return nll
 
-    @abstractmethod
     def evaluate(self, batch: Batch, samples: int, seed: int) -> Mapping[str, Any]:
         """What an evaluation step returns: the prediction, inputs and targets in the units that users know."""
+        return self.evaluate_at(batch, (samples,), seed)[samples]
+
+    @abstractmethod
+    def evaluate_at(self, batch: Batch, counts: Sequence[int], seed: int) -> Mapping[int, Mapping[str, Any]]:
+        """The same with several numbers of samples, from one stream of passes: {number: what a step returns}."""
 
     def evaluate_without_mc(self, batch: Batch) -> Mapping[str, Any]:
         """What a test step returns on top of that, from a pass with dropout inactive; by default nothing."""

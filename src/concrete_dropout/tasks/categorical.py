@@ -17,7 +17,7 @@ from concrete_dropout.dropout.streams import Mask
 from concrete_dropout.errors import UserError
 from concrete_dropout.metrics.categorical_stage import CategoricalMetrics
 from concrete_dropout.models.batch_norm import Statistics, batch_statistics
-from concrete_dropout.montecarlo import mc_predict
+from concrete_dropout.montecarlo import mc_predict_at
 from concrete_dropout.predictive import CategoricalPrediction
 from concrete_dropout.settings import OptimSettings
 from concrete_dropout.tasks.base import Batch, Task
@@ -111,10 +111,13 @@ class CategoricalTask(Task, ABC):
 
     # Evaluation -------------------------------------------------------------------------------------------------
 
-    def evaluate(self, batch: Batch, samples: int, seed: int) -> dict[str, Any]:
-        """The prediction and its targets; there is no ``deterministic`` one but in tests."""
+    def evaluate_at(self, batch: Batch, counts: Sequence[int], seed: int) -> dict[int, dict[str, Any]]:
+        """The predictions and their targets; there is no ``deterministic`` one but in tests."""
         x, y = batch
-        return {"prediction": self._predict(x, y, samples, seed), "deterministic": None, "targets": y}
+        return {
+            count: {"prediction": prediction, "deterministic": None, "targets": y}
+            for count, prediction in self._predict_at(x, y, counts, seed).items()
+        }
 
     def evaluate_without_mc(self, batch: Batch) -> dict[str, Any]:
         """The ``deterministic`` prediction: weight scaling; None where the prediction itself is that already."""
@@ -138,14 +141,19 @@ class CategoricalTask(Task, ABC):
     def _predict(
         self, x: Tensor, y: Tensor | None, samples: int, seed: int, frozen_masks: bool = False
     ) -> CategoricalPrediction:
+        return self._predict_at(x, y, (samples,), seed, frozen_masks)[samples]
+
+    def _predict_at(
+        self, x: Tensor, y: Tensor | None, counts: Sequence[int], seed: int, frozen_masks: bool = False
+    ) -> dict[int, CategoricalPrediction]:
         whole = self.batch_norm == "batch"
         try:
             with batch_statistics(self.network) if whole else nullcontext():
-                prediction = mc_predict(
+                made = mc_predict_at(
                     self.network,
                     x,
                     "categorical",
-                    samples,
+                    counts,
                     targets=y,
                     seed=seed,
                     mask=self.mask,
@@ -161,8 +169,9 @@ class CategoricalTask(Task, ABC):
                     "statistics; take a larger data.eval_batch_size, or task.batch_norm=running"
                 ) from error
             raise
-        assert isinstance(prediction, CategoricalPrediction)
-        return prediction
+        return {
+            count: prediction for count, prediction in made.items() if isinstance(prediction, CategoricalPrediction)
+        }
 
     def _check(self, output: Any, target: Tensor) -> None:
         wanted = (target.shape[0], self.num_classes, *target.shape[1:])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, Literal, get_args
 
 import pytorch_lightning as pl
@@ -17,7 +17,7 @@ from concrete_dropout.dropout.passes import deterministic_pass, stochastic_passe
 from concrete_dropout.dropout.streams import Mask
 from concrete_dropout.errors import UserError
 from concrete_dropout.metrics.stage import RegressionMetrics
-from concrete_dropout.montecarlo import mc_predict
+from concrete_dropout.montecarlo import mc_predict_at
 from concrete_dropout.predictive import GaussianPrediction, gaussian_log_density
 from concrete_dropout.scaling import Affine
 from concrete_dropout.settings import OptimSettings
@@ -111,18 +111,16 @@ class RegressionTask(Task):
                 std = self.targets.restore_variance(1 / self.noise.running_tau).mean().sqrt()
                 self.log("train/noise_std", std, batch_size=target.shape[0])
 
-    def evaluate(self, batch: Batch, samples: int, seed: int) -> dict[str, Any]:
-        """Prediction, inputs and targets in original units; after a final M step the log-likelihood before it too."""
+    def evaluate_at(self, batch: Batch, counts: Sequence[int], seed: int) -> dict[int, dict[str, Any]]:
+        """Predictions, inputs and targets in original units; after a final M step the log-likelihood before it too."""
         x, y = batch
         noise = self.noise
-        outputs: dict[str, Any] = {
-            "prediction": self._predict(x, y, samples, seed, None if noise is None else noise.tau),
-            "inputs": self.inputs.restore(x),
-            "targets": self.targets.restore(y),
-        }
+        shared = {"inputs": self.inputs.restore(x), "targets": self.targets.restore(y)}
+        made = self._predict_at(x, y, counts, seed, None if noise is None else noise.tau)
+        outputs: dict[int, dict[str, Any]] = {n: {"prediction": made[n], **shared} for n in counts}
         if noise is not None and noise.is_final:
-            before = self._predict(x, y, samples, seed, noise.running_tau)
-            outputs["log_likelihood_before_m_step"] = before.log_likelihood
+            for count, before in self._predict_at(x, y, counts, seed, noise.running_tau).items():
+                outputs[count]["log_likelihood_before_m_step"] = before.log_likelihood
         return outputs
 
     @torch.no_grad()
@@ -137,7 +135,7 @@ class RegressionTask(Task):
         """
         x = self.inputs.normalise(x.to(self.device)).to(self.dtype)
         tau = None if self.noise is None else self.noise.tau
-        return self._predict(x, None, samples, seed, tau, frozen_masks)
+        return self._predict_at(x, None, (samples,), seed, tau, frozen_masks)[samples]
 
     @torch.no_grad()
     def components(self, x: Tensor, samples: int, seed: int = 0) -> tuple[Tensor, Tensor]:
@@ -233,22 +231,30 @@ class RegressionTask(Task):
             )
         return output, -self.noise.running_tau.log().to(output.dtype)
 
-    def _predict(
-        self, x: Tensor, y: Tensor | None, samples: int, seed: int, tau: Tensor | None, frozen_masks: bool = False
-    ) -> GaussianPrediction:
-        """A prediction in original units from standardised inputs and targets."""
-        raw = mc_predict(
+    def _predict_at(
+        self,
+        x: Tensor,
+        y: Tensor | None,
+        counts: Sequence[int],
+        seed: int,
+        tau: Tensor | None,
+        frozen_masks: bool = False,
+    ) -> dict[int, GaussianPrediction]:
+        """Predictions in original units from standardised inputs and targets, by their number of samples."""
+        made = mc_predict_at(
             self.network,
             x,
             "gaussian",
-            samples,
+            counts,
             targets=y,
             log_var=None if tau is None else -tau.log(),
             seed=seed,
             mask=self.mask,
             frozen_masks=frozen_masks,
         )
-        assert isinstance(raw, GaussianPrediction)
+        return {n: self._restored(raw) for n, raw in made.items() if isinstance(raw, GaussianPrediction)}
+
+    def _restored(self, raw: GaussianPrediction) -> GaussianPrediction:
         return GaussianPrediction(
             mean=self.targets.restore(raw.mean),
             epistemic=self.targets.restore_variance(raw.epistemic),
@@ -268,11 +274,11 @@ def _rows_for_the_m_step(trainer: pl.Trainer) -> Iterable[Batch] | None:
     for loaders in (held_out, training):
         loader = (loaders[0] if loaders else None) if isinstance(loaders, list | tuple) else loaders
         if loader is not None:
-            return _in_order(loader)
+            return in_order(loader)
     return None
 
 
-def _in_order(loader: Iterable[Batch]) -> Iterable[Batch]:
+def in_order(loader: Iterable[Batch]) -> Iterable[Batch]:
     """The rows of a loader each once, in order and whole on every process; another iterable as it is."""
     if not isinstance(loader, DataLoader) or isinstance(loader.dataset, IterableDataset):
         return loader
