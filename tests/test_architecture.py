@@ -61,6 +61,7 @@ def test_predictive_imports_the_core_only() -> None:
 LAYERS = {
     "errors": (),
     "runfolder": (),
+    "heartbeat": ("runfolder",),
     "scaling": (),
     "dropout": (),
     "predictive": ("dropout",),
@@ -74,10 +75,11 @@ LAYERS = {
     "control": ("data", "dropout", "errors", "tasks"),
     "callbacks": ("dropout", "errors", "metrics", "plots", "predictive", "runfolder", "tasks"),
     "report": ("errors", "plots", "runfolder"),
-    "cli": ("callbacks", "control", "data", "errors", "models", "report", "runfolder", "settings", "tasks"),
+    "dashboard": ("errors", "heartbeat", "plots", "report", "runfolder"),
+    "cli": ("callbacks", "control", "dashboard", "data", "errors", "heartbeat", "models", "report", "runfolder", "settings", "tasks"),
 }
 LIGHTNING = {"data", "tasks", "callbacks", "control", "cli"}
-WITHOUT_TORCH = {"errors", "runfolder", "plots", "report"}
+WITHOUT_TORCH = {"errors", "runfolder", "heartbeat", "plots", "report", "dashboard"}
 
 
 def package_of(path: Path) -> str:
