@@ -76,7 +76,19 @@ LAYERS = {
     "callbacks": ("dropout", "errors", "metrics", "plots", "predictive", "runfolder", "tasks"),
     "report": ("errors", "plots", "runfolder"),
     "dashboard": ("errors", "heartbeat", "plots", "report", "runfolder"),
-    "cli": ("callbacks", "control", "dashboard", "data", "errors", "heartbeat", "models", "report", "runfolder", "settings", "tasks"),
+    "cli": (
+        "callbacks",
+        "control",
+        "dashboard",
+        "data",
+        "errors",
+        "heartbeat",
+        "models",
+        "report",
+        "runfolder",
+        "settings",
+        "tasks",
+    ),
 }
 LIGHTNING = {"data", "tasks", "callbacks", "control", "cli"}
 WITHOUT_TORCH = {"errors", "runfolder", "heartbeat", "plots", "report", "dashboard"}

@@ -9,8 +9,9 @@ import traceback
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING
 
+from concrete_dropout.cli.dashboard_options import Parser, runs_folder
 from concrete_dropout.cli.paths import shortest
 from concrete_dropout.errors import UserError
 
@@ -35,6 +36,7 @@ exit codes: 0 done, 1 failed, 2 the command was refused, 130 stopped by Ctrl-C
 def dashboard_command(arguments: Sequence[str]) -> int:
     """Do what the command line says; returns the exit code. A mistake is one message on stderr."""
     shows_traceback = "--traceback" in arguments or os.environ.get("HYDRA_FULL_ERROR") == "1"
+    caught: Exception
     try:
         if arguments[:1] == ["wandb"]:
             from concrete_dropout.cli.dashboard_wandb import wandb_command
@@ -42,7 +44,7 @@ def dashboard_command(arguments: Sequence[str]) -> int:
             return wandb_command(arguments[1:])
         return _site_command(parser().parse_args(arguments))
     except UserError as error:
-        code, message = USER_ERROR, str(error)
+        caught, code, message = error, USER_ERROR, str(error)
     except KeyboardInterrupt:
         print("\nStopped by Ctrl-C.", file=sys.stderr)
         return INTERRUPTED
@@ -50,19 +52,12 @@ def dashboard_command(arguments: Sequence[str]) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except Exception as error:
-        code, message = FAILED, f"{type(error).__name__}: {error}. This is a bug; --traceback shows where"
+        caught, code = error, FAILED
+        message = f"{type(error).__name__}: {error}. This is a bug; --traceback shows where"
     if shows_traceback:
-        traceback.print_exc()
+        traceback.print_exception(caught)
     print(f"\nError: {message}", file=sys.stderr)
     return code
-
-
-class Parser(argparse.ArgumentParser):
-    """Refuses in one message, as the other commands do."""
-
-    def error(self, message: str) -> NoReturn:
-        """The hook of argparse."""
-        raise UserError(f"{message}. See {self.prog} --help")
 
 
 def parser() -> argparse.ArgumentParser:
@@ -98,14 +93,6 @@ def parser() -> argparse.ArgumentParser:
     )
     made.add_argument("--traceback", action="store_true", help="show where in the code an error came from")
     return made
-
-
-def runs_folder(given: Path | None) -> Path:
-    """The folder with the runs: the given one, else that of train.py."""
-    folder = given or Path(os.environ.get("OUTPUT_DIR") or "outputs")
-    if given is None and not folder.is_dir():
-        raise UserError(f"there is no folder {folder} yet: python train.py makes it, or name another one")
-    return folder
 
 
 def _site_command(given: argparse.Namespace) -> int:

@@ -37,6 +37,7 @@ class Site:
         states: number of runs in each state.
         groups: number of studies and sweeps.
         read: number of runs that were read anew.
+        rows: of the runs, as the page has them.
         changed: whether there is anything new for an open page.
         seconds: that it took.
     """
@@ -45,6 +46,7 @@ class Site:
     states: Counter[str]
     groups: int
     read: int
+    rows: list[dict[str, Any]]
     changed: bool
     seconds: float
 
@@ -99,7 +101,7 @@ def _build(root: Path, out: Path, refresh: float, progress: Progress | None, beg
         cache.save()
     _remove_old(out, {name for entry in known for name, _, _ in entry["chunks"]})
     states = Counter(str(row["state"]) for row in rows)
-    return Site(out / page.INDEX, states, len(groups), read, changed, time.monotonic() - began)
+    return Site(out / page.INDEX, states, len(groups), read, rows, changed, time.monotonic() - began)
 
 
 def _read(root: Path, out: Path, place: Place) -> dict[str, Any]:
@@ -143,10 +145,9 @@ def _write_table(
     root: Path, out: Path, rows: Sequence[dict[str, Any]], groups: Sequence[dict[str, Any]], refresh: float
 ) -> bool:
     """The table of all runs under a name of its content, and after it the file that names it."""
-    layers: dict[tuple[str, ...], int] = {}
-    for row in rows:
-        row["layers"] = layers.setdefault(tuple(row["layers"]), len(layers))
-    value = {"root": shown(str(root)), "layers": [*layers], "groups": list(groups), "runs": list(rows)}
+    layers: dict[tuple[str, ...], int] = {}  # many runs have the same: their names are written once
+    runs = [{**row, "layers": layers.setdefault(tuple(row["layers"]), len(layers))} for row in rows]
+    value = {"root": shown(str(root)), "layers": [*layers], "groups": list(groups), "runs": runs}
     version = digest(packed("table", value))
     name = f"table-{version}"
     target = out / DATA / f"{name}.js"

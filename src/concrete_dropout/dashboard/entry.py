@@ -8,11 +8,11 @@ from typing import Any
 
 from concrete_dropout import runfolder
 from concrete_dropout.dashboard.flat import flat_config, rounded, thinned
-from concrete_dropout.dashboard.gallery import pictures_of
+from concrete_dropout.dashboard.gallery import media_of, pictures_of
 from concrete_dropout.errors import UserError
 from concrete_dropout.plots.metrics import IOU
 from concrete_dropout.report.layers import Layer, layers_of
-from concrete_dropout.report.record import UNREADABLE, Record, finite, mapping, read_record
+from concrete_dropout.report.record import STAGES, UNREADABLE, Record, finite, mapping, read_record
 from concrete_dropout.report.replica_record import Replicas, is_replicated, read_replicas
 from concrete_dropout.report.statistics import summarise
 from concrete_dropout.report.text import plain
@@ -21,6 +21,7 @@ from concrete_dropout.runfolder import RunFolder
 MAX_POINTS = 100  # of a line
 MAX_TEXT = 300
 FACTS = ("command", "commit", "hardware", "started", "ended", "num_parameters", "num_train", "kl_weight", "replicas")
+ESSENTIAL = ("experiment", "dropout", "state", "error", "started", "ended")
 CURVES = (("expected", "observed"), ("confidence", "frequency"))
 TRAINING = ("train/nll", "train/kl", "train/loss", "train/elbo")
 NOT_SETTINGS = ("paths.", "logger", "hydra")  # where things are, not what was done
@@ -55,7 +56,8 @@ def read_entry(folder: Path) -> Entry:
         return _entry(folder, record, replicas, layers, job, config)
     except Exception as error:  # a file of an unforeseen shape costs one run's numbers, not the dashboard
         record.problems.append(f"it could not be read ({type(error).__name__}: {str(error)[:200]})")
-        bare = Record(name=record.name, problems=record.problems)
+        known = {key: str(record.run[key]) for key in ESSENTIAL if record.run.get(key) is not None}
+        bare = Record(name=record.name, run=known, problems=record.problems)
         return _entry(folder, bare, None, [], job, {})
 
 
@@ -93,6 +95,8 @@ def _entry(
             *(["band"] if record.band else []),
             *(["pictures"] if pictures else []),
         ],
+        "curves": [f"{curve['kind']}_{stage}" for stage, curve in calibration.items() if stage in STAGES],
+        "media": media_of(record),
         # The judgement about these is made anew in every build.
         "recorded": {key: _text((run or job).get(key)) for key in ("state", "error")},
         "unreadable": _why_unreadable(record, job),
@@ -153,7 +157,8 @@ def _curve(record: Record, stage: str) -> dict[str, Any]:
 
 def _band(record: Record) -> dict[str, Any]:
     names = ("x", "mean", "epistemic_std", "predictive_std")
-    columns = [[finite(value) for value in record.band.get(name) or []] for name in names]
+    lists = [value if isinstance(value := record.band.get(name), list) else [] for name in names]
+    columns = [[finite(value) for value in column] for column in lists]
     if not columns[0] or any(len(column) != len(columns[0]) or None in column for column in columns):
         return {}
     thin = thinned([[value or 0.0 for value in column] for column in columns], MAX_POINTS)

@@ -28,14 +28,16 @@ def rounded(value: float | None, digits: int = 5) -> float | None:
 def thinned(series: Sequence[Sequence[float]], limit: int) -> list[list[float | None]]:
     """Columns of one length with at most ``limit`` rows, evenly spaced; the first and the last stay.
 
-    >>> thinned([[0, 1, 2, 3, 4], [0.5] * 5], 3)
-    [[0.0, 2.0, 4.0], [0.5, 0.5, 0.5]]
+    The first column has steps or places on an axis, which are kept as they are.
+
+    >>> thinned([[0, 1, 2, 3, 4], [0.123456] * 5], 3)
+    [[0, 2, 4], [0.12346, 0.12346, 0.12346]]
     """
     length = min((len(column) for column in series), default=0)
     rows: Iterable[int] = range(length)
     if length > limit:
         rows = [round(i * (length - 1) / (limit - 1)) for i in range(limit)]
-    return [[rounded(column[i], 7 if place == 0 else 5) for i in rows] for place, column in enumerate(series)]
+    return [[rounded(column[i]) if place else column[i] for i in rows] for place, column in enumerate(series)]
 
 
 def flat_config(text: str) -> dict[str, str]:
@@ -65,7 +67,7 @@ def flat_config(text: str) -> dict[str, str]:
 
 def _entries(prefix: str, value: Any) -> Iterable[tuple[str, str]]:
     if not isinstance(value, dict) or not value:
-        yield prefix, plain(value)
+        yield prefix, str(value) if type(value) in (int, str) else plain(value)
         return
     for key, entry in value.items():
         yield from _entries(f"{prefix}.{key}" if prefix else str(key), entry)

@@ -27,6 +27,14 @@ def pictures_of(record: Record) -> dict[str, Any]:
     return found
 
 
+def media_of(record: Record) -> list[str]:
+    """Names under which a run's pictures are in W&B, where it was logged there."""
+    galleries = [(stage, str(item.get("kind"))) for stage in STAGES for item in dicts(record.gallery.get(stage))]
+    images = [(stage, image) for stage in STAGES for image in dicts(mapping(record.maps.get(stage)).get("images"))]
+    maps = [f"maps/{stage}_{index:.0f}" for stage, image in images if (index := finite(image.get("index"))) is not None]
+    return [*dict.fromkeys(f"gallery/{stage}_{kind}"[:60] for stage, kind in galleries), *maps]
+
+
 def _samples(record: Record, stage: str) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = []
     counts: dict[str, int] = {}
