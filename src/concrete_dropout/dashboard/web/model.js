@@ -61,8 +61,10 @@ const FIELDS = {experiment: (r) => r.experiment, dropout: (r) => r.dropout, stat
   task: (r) => r.task, path: (r) => r.path, study: (r) => r.group, step: (r) => r.step, init_p: (r) => r.startP,
   p: (r) => r.endP, seconds: (r) => r.seconds};
 
-// One word of the search: text, or a comparison such as test/nll<0.3, dropout=concrete.
-function condition(word) {
+// One word of the search: text (always so in quotes), or a comparison such as test/nll<0.3, dropout=concrete.
+function condition(given) {
+  const word = given.replace(/"/g, "");
+  if (given.startsWith('"')) return (run) => run.text.includes(word.toLowerCase());
   const found = /^([\w./-]+?)(<=|>=|!=|=|<|>)(.+)$/.exec(word);
   const key = found && found[1].toLowerCase();
   const isMetric = found && site.runs.some((run) => key in run.metrics || `${model.stage}/${key}` in run.metrics);
@@ -84,7 +86,7 @@ function condition(word) {
 
 function filtered() {
   const words = model.q.match(/"[^"]*"|\S+/g) || [];
-  const conditions = words.map((word) => condition(word.replace(/^"(.*)"$/, "$1")));
+  const conditions = words.map(condition);
   for (const key of ["experiment", "dropout", "state"]) if (model[key]) conditions.push((run) => run[key] === model[key]);
   if (model.group) conditions.push((run) => run.group === model.group);
   const found = site.runs.filter((run) => conditions.every((holds) => holds(run)));
