@@ -89,7 +89,7 @@ def test_lost_files_of_the_site_are_made_again(outputs: Path) -> None:
     assert build_site(outputs).read == 2
     assert unpacked(second.read_bytes())["config"]
     assert "<script>" in (outputs / "dashboard" / "index.html").read_text()
-    (outputs / "dashboard" / NAME).write_text('{"format": 2, "entries": {"digits')
+    (outputs / "dashboard" / NAME).write_text('{"format": 3, "entries": {"digits')
     assert build_site(outputs).read == 8
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import time
 from collections import Counter
@@ -148,7 +149,7 @@ def _write_table(
     layers: dict[tuple[str, ...], int] = {}  # many runs have the same: their names are written once
     runs = [{**row, "layers": layers.setdefault(tuple(row["layers"]), len(layers))} for row in rows]
     value = {"root": shown(str(root)), "layers": [*layers], "groups": list(groups), "runs": runs}
-    version = digest(packed("table", value))
+    version = digest(json.dumps(value))
     name = f"table-{version}"
     target = out / DATA / f"{name}.js"
     changed = not target.is_file()

@@ -12,7 +12,7 @@ from concrete_dropout.dashboard.pack import replace_file
 from concrete_dropout.report.record import SIGNS, mapping
 
 NAME = "cache.json"
-FORMAT = 2  # of rows and files: raised with every change of what is kept of a run
+FORMAT = 3  # of rows and files: raised with every change of what is kept of a run
 # The files that a run's entry is made of.
 SOURCES = frozenset(
     {

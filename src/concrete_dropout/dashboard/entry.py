@@ -151,7 +151,11 @@ def _curve(record: Record, stage: str) -> dict[str, Any]:
             pairs = [(finite(a), finite(b)) for a, b in zip(entry[x], entry[y], strict=False)]
             whole = [(a, b) for a, b in pairs if a is not None and b is not None]
             columns = thinned([[a for a, _ in whole], [b for _, b in whole]], MAX_POINTS)
-            return {"kind": "coverage" if x == "expected" else "reliability", "x": columns[0], "y": columns[1]}
+            curve: dict[str, Any] = {"kind": "coverage" if x == "expected" else "reliability"}
+            share = entry.get("share")
+            if isinstance(share, list) and len(share) == len(columns[0]) == len(pairs):
+                curve["share"] = [rounded(finite(value), 3) for value in share]
+            return {**curve, "x": columns[0], "y": columns[1]}
     return {}
 
 

@@ -14,7 +14,7 @@ function chooser(key, run, runs) {
       event.target.setCustomValidity(found ? "" : "There is no such run: choose one of the list");
       event.target.reportValidity();
       if (found) change({[key]: found.id}, false);
-    }}), run ? h("span", {class: "note"}, link(run.report, "report"), " ", h("span", {class: `badge ${run.state}`}, run.state),
+    }}), run ? h("span", {class: "note"}, run.report ? [link(run.report, "report"), " "] : null, h("span", {class: `badge ${run.state}`}, run.state),
     run.reason ? ` ${run.reason}` : "") : null);
 }
 

@@ -72,7 +72,7 @@ function heatMap(runs) {
   const few = runs.length <= 24;
   const look = layout("", few ? "" : "runs, in the order of the table", "", {margin: {l: 8, r: 8, t: 8, b: 8},
     xaxis: axis(few ? "" : "runs, in the order of the table", {showgrid: false, tickangle: few ? -60 : 0,
-      ...(few ? {tickvals: x, ticktext: runs.map((run) => label(nameOf(run), 24))} : {})}),
+      ...(few ? {tickvals: x, ticktext: runs.map((run) => label(nameOf(run), innerWidth < 600 ? 12 : 24))} : {})}),
     yaxis: axis("", {autorange: "reversed", showgrid: false, ticktext: short, tickvals: y,
       tickfont: {size: layers.length > 30 ? 9 : 11, color: css("--muted")}})});
   return [[{type: "heatmap", x, y, z, text, hovertemplate: "%{text}<br>p = %{z:.4f}<extra></extra>", zmin: 0,
@@ -126,8 +126,10 @@ async function calibrationCurves(runs, kind) {
   const details = await Promise.all(runs.map(detailOf));
   const curves = runs.map((run, i) => [run, calibrationOf(details[i]), i]).filter(([, curve]) => curve && curve.kind === kind);
   const traces = curves.map(([run, curve, i]) => ({type: "scatter", mode: kind === "coverage" ? "lines" : "lines+markers",
-    x: curve.x, y: curve.y, name: label(nameOf(run), 34), line: {color: colourOf(i), dash: DASHES[i % DASHES.length], width: 2},
-    marker: {size: 6}, hovertemplate: `${hovered(run)}<br>%{x:.3f}: %{y:.3f}<extra></extra>`}));
+    x: curve.x, y: curve.y, name: label(nameOf(run), 34), line: {color: colourOf(i), dash: DASHES[i % DASHES.length],
+      width: kind === "coverage" ? 2 : 1.2}, opacity: 0.9,
+    // A point counts by the predictions behind it.
+    marker: {line: {width: 0}, size: (curve.share || curve.x).map((share) => (curve.share ? 3 + 16 * Math.sqrt(share || 0) : 6))}, hovertemplate: `${hovered(run)}<br>%{x:.3f}: %{y:.3f}<extra></extra>`}));
   const diagonal = {type: "scatter", mode: "lines", x: [0, 1], y: [0, 1], hoverinfo: "skip",
     line: {color: css("--strong"), dash: "dot", width: 1}};
   const words = kind === "coverage" ? ["probability of the interval", "share of targets in it"] : ["confidence", "share that is right"];

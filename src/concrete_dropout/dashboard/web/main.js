@@ -18,7 +18,7 @@ function options(values, chosen, every) {
 
 function drawFilters() {
   const counts = new Map(STATES.map((state) => [state, site.runs.filter((run) => run.state === state).length]));
-  fill(byId("facts"), `${plural(site.runs.length, "run")} · ${site.groups.length === 1
+  fill(byId("facts"), `${site.root} · ${plural(site.runs.length, "run")} · ${site.groups.length === 1
     ? "1 study or sweep" : `${site.groups.length} studies and sweeps`} · built ${moment(site.built)} UTC`,
   site.refresh ? [" · ", h("span", {class: "live"}, "follows the runs")] : "");
   fill(byId("states"), h("li", {}, h("button", {type: "button", class: "chip", "aria-pressed": String(!model.state), "data-focus": "state-",
@@ -38,6 +38,9 @@ function drawTabs() {
   fill(byId("tabs"), Object.entries(TABS).map(([key, title]) => h("button", {type: "button", role: "tab", id: `tab-${key}`,
     "data-focus": `tab-${key}`, "aria-selected": String(key === tab), "aria-controls": `panel-${key}`, tabindex: key === tab ? "0" : "-1",
     onclick: () => change({tab: key}, false)}, title)));
+  // On a narrow screen the tabs are wider than it.
+  const at = byId(`tab-${tab}`), bar = byId("tabs");
+  if (bar.scrollWidth > bar.clientWidth) bar.scrollLeft = at.offsetLeft - bar.offsetLeft - (bar.clientWidth - at.offsetWidth) / 2;
   for (const key of Object.keys(TABS)) byId(`panel-${key}`).hidden = key !== tab;
   return tab;
 }

@@ -51,7 +51,7 @@ function runCell(run) {
 
 function stateCell(run) {
   const problems = run.problems.filter((problem) => problem !== run.reason);
-  return [h("span", {class: `badge ${run.state}`}, run.state), run.reason ? h("small", {}, run.reason) : null,
+  return [h("span", {class: `badge ${run.state}`}, run.state), run.reason ? h("small", {title: run.reason}, run.reason) : null,
     problems.length ? h("small", {title: problems.join("\n")}, `⚠ ${problems[0]}`,
       problems.length > 1 ? ` (and ${problems.length - 1} more)` : "") : null];
 }

@@ -1,9 +1,11 @@
 // The parts of the page beside the table: learned p, calibration, pictures, studies.
+const FIRST_RUNS = `Lines and pictures are those of the first ${MAX_DRAWN} runs of the table; tick rows there to choose others.`;
+
 function drawTray() {
   const chosen = chosenRuns();
+  const hints = {runs: "Tick rows to choose what the other views show.", p: FIRST_RUNS, calibration: FIRST_RUNS, pictures: FIRST_RUNS};
   if (!chosen.length) {
-    fill(byId("tray"), h("span", {class: "note"}, `Figures of lines show the first ${MAX_DRAWN} runs of the table that have `
-      + "what they draw. Tick rows of the table to choose others."));
+    fill(byId("tray"), hints[model.tab] ? h("span", {class: "note"}, hints[model.tab]) : "");
     return;
   }
   const shown = chosen.slice(0, MAX_DRAWN);
@@ -66,7 +68,7 @@ function drawCalibration(place) {
       `${words} data where they were scored. Below the diagonal: intervals hold less than they promise.`,
       () => calibrationCurves(runs, "coverage"), 400)) : null,
     classes.length ? h("div", {}, h("h2", {}, "Reliability of confidence"), figure("Reliability",
-      `${words} data where they were scored. Below the diagonal: overconfident.`,
+      `${words} data where they were scored. Below the diagonal: overconfident. Large points have many predictions behind them.`,
       () => calibrationCurves(runs, "reliability"), 400)) : null),
   names.length ? h("div", {class: "scroll", tabindex: "0"}, h("table", {}, h("caption", {}, `Scores on ${words.toLowerCase()} data`),
     h("thead", {}, h("tr", {}, h("th", {scope: "col"}, "Run"), names.map((name) => h("th", {scope: "col", class: "number"},
