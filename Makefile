@@ -6,7 +6,7 @@ VENV   := .venv/.installed
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help train test test-slurm lint types format bench lock clean
+.PHONY: help train dashboard test test-slurm lint types format bench lock clean
 
 help: ## List the targets
 	@echo "Usage: make TARGET [ARGS='...'] [PYTHON=python3.12]"
@@ -15,6 +15,9 @@ help: ## List the targets
 
 train: $(VENV) ## Train: make train ARGS="experiment=mnist dropout=fixed"
 	$(BIN)/python train.py $(ARGS)
+
+dashboard: $(VENV) ## All runs under outputs/ as one page; ARGS="--watch --serve" follows them
+	$(BIN)/python dashboard.py $(ARGS)
 
 test: lint types ## Lint, check types and run the tests; ARGS go to pytest
 	OMP_NUM_THREADS=1 $(BIN)/pytest --numprocesses auto --dist loadscope $(ARGS)
@@ -36,13 +39,14 @@ format: $(VENV) ## Format the code and apply safe fixes
 	$(BIN)/ruff check --fix
 	$(BIN)/ruff format
 
-bench: $(VENV) ## Measure layers, sampling, replicas, segmentation, loading and control against their peers
+bench: $(VENV) ## Measure layers, sampling, replicas, segmentation, loading and control against their peers, and the dashboard
 	$(BIN)/python benchmarks/layer.py
 	$(BIN)/python benchmarks/sampling.py
 	$(BIN)/python benchmarks/replicas.py
 	$(BIN)/python benchmarks/segmentation.py
 	$(BIN)/python benchmarks/loading.py
 	$(BIN)/python benchmarks/control.py
+	$(BIN)/python benchmarks/dashboard.py
 
 lock: $(VENV) ## Rewrite requirements.lock, keeping its versions; ARGS=--upgrade moves them
 	$(BIN)/uv pip compile pyproject.toml --universal --python-version 3.10 --all-extras \

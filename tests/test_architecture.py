@@ -61,6 +61,7 @@ def test_predictive_imports_the_core_only() -> None:
 LAYERS = {
     "errors": (),
     "runfolder": (),
+    "heartbeat": ("runfolder",),
     "scaling": (),
     "dropout": (),
     "predictive": ("dropout",),
@@ -77,13 +78,16 @@ LAYERS = {
     "report": ("errors", "plots", "runfolder"),
     "prediction": ("data", "dropout", "errors", "plots", "runfolder", "tasks"),
     "deployment": ("data", "dropout", "errors", "models", "runfolder", "scaling", "tasks"),
+    "dashboard": ("errors", "heartbeat", "plots", "report", "runfolder"),
     "cli": (
         "callbacks",
         "control",
+        "dashboard",
         "data",
         "deployment",
         "errors",
         "evaluation",
+        "heartbeat",
         "models",
         "prediction",
         "report",
@@ -93,7 +97,7 @@ LAYERS = {
     ),
 }
 LIGHTNING = {"data", "tasks", "callbacks", "control", "cli"}
-WITHOUT_TORCH = {"errors", "runfolder", "plots", "report"}
+WITHOUT_TORCH = {"errors", "runfolder", "heartbeat", "plots", "report", "dashboard"}
 
 
 def package_of(path: Path) -> str:

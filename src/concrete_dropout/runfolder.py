@@ -29,6 +29,7 @@ GALLERY = "gallery.json"  # classification: samples that are worth a look
 MAPS = "maps.json"  # segmentation: pictures of predictions and their uncertainty through training
 CONTROL = "control.json"  # agents: what came of every episode
 SUMMARY = "summary.json"
+HEARTBEAT = "heartbeat.json"  # while the run is under way, see concrete_dropout.heartbeat
 REPORT = "report.html"
 REPLICAS = "replicas.csv"  # one row per replica of a batched run
 REPLICA_LABELS = "replicas.json"
@@ -36,6 +37,8 @@ STUDY = "study.json"  # of a folder of runs
 EVALUATION = "results.json"  # of a folder of evaluate.py
 EVALUATION_TABLE = "results.csv"
 EVALUATION_PAGE = "evaluation.html"
+SWEEP = "sweep.json"  # of a folder of jobs: the command
+JOB = "job.json"  # of a job of a sweep: its overrides and how it ended
 FIGURES = "figures"
 IMAGES = "images"
 VIDEOS = "videos"
@@ -113,7 +116,9 @@ class RunFolder:
             return []
         # A kill may also cut a character of several bytes in two: that costs the character, not the table.
         with target.open(newline="", encoding="utf-8", errors="replace") as file:
-            return [row for row in csv.DictReader(file) if None not in row.values() and None not in row]
+            reader = csv.reader(file)  # twice as fast as csv.DictReader, which matters to readers of many runs
+            header = next(reader, [])
+            return [dict(zip(header, row, strict=True)) for row in reader if row and len(row) == len(header)]
 
 
 def _finite(value: Any) -> Any:

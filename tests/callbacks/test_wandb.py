@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from pytorch_lightning.loggers import CSVLogger, WandbLogger
+from tests.dashboard.wandb_panels import check_logged, references
 
 from concrete_dropout import dropout_probabilities
 from concrete_dropout.callbacks import CalibrationMonitor, ProbabilityMonitor, RunRecord, UncertaintyMonitor
@@ -168,3 +169,9 @@ def test_other_loggers_get_the_scalars(logged: Logged) -> None:
     header = (logged.folder / "csv" / "metrics.csv").read_text().splitlines()[0].split(",")
     assert {f"dropout_p/{layer}" for layer in LAYERS} <= set(header)
     assert not any(name.startswith(("figures/", "tables/", "charts/")) for name in header)
+
+
+@pytest.mark.parametrize("name", ["workspace", "report"])
+def test_the_views_of_the_dashboard_refer_to_what_is_there(logged: Logged, name: str) -> None:
+    kinds = check_logged(references(logged.folder)[name], logged.history, logged.directory / "files")
+    assert kinds == {"scalar", "config", "pattern", "table"}

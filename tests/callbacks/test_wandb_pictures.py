@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 from pytorch_lightning.loggers import WandbLogger
+from tests.dashboard.wandb_panels import check_logged, references
 
-from concrete_dropout.callbacks import GalleryMonitor, MapsMonitor, RunRecord
+from concrete_dropout.callbacks import CalibrationMonitor, GalleryMonitor, MapsMonitor, RunRecord
 from concrete_dropout.callbacks.loggers import wandb_environment
 from concrete_dropout.runfolder import GALLERY, RUN, RunFolder
 
@@ -49,7 +50,12 @@ def logged(tmp_path_factory: pytest.TempPathFactory, make_trainer: MakeTrainer) 
                     max_epochs=4,
                     log_every_n_steps=1,
                     logger=WandbLogger(project="test", save_dir=folder, offline=True),
-                    callbacks=[GalleryMonitor(folder, samples=3), MapsMonitor(folder, images=2), RunRecord(folder)],
+                    callbacks=[
+                        GalleryMonitor(folder, samples=3),
+                        MapsMonitor(folder, images=2),
+                        CalibrationMonitor(folder),
+                        RunRecord(folder),
+                    ],
                 )
                 trainer.fit(task, data)
                 trainer.test(task, data, verbose=False)
@@ -105,3 +111,10 @@ def test_maps_are_logged_at_growing_steps_with_masks(logged: dict[str, Logged]) 
 def test_the_step_axis_never_goes_back(logged: dict[str, Logged], name: str) -> None:
     steps = [item["trainer/global_step"] for item in logged[name].history]
     assert steps == sorted(steps)
+
+
+@pytest.mark.parametrize("name", ["gallery", "maps"])
+def test_the_views_of_the_dashboard_refer_to_what_is_there(logged: dict[str, Logged], name: str) -> None:
+    run = logged[name]
+    kinds = check_logged(references(run.folder.path)["workspace"], run.history, run.files)
+    assert {"scalar", "media", "table"} <= kinds

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 from collections.abc import Callable
 from pathlib import Path
@@ -17,7 +18,7 @@ from concrete_dropout.cli.compose import compose_config
 from concrete_dropout.cli.run import run
 from concrete_dropout.cli.stopped import Stopped, how_to_continue
 from concrete_dropout.errors import UserError
-from concrete_dropout.runfolder import RUN, RunFolder
+from concrete_dropout.runfolder import HEARTBEAT, RUN, RunFolder
 
 CONF = Path(__file__).parents[2] / "conf"
 TINY = [
@@ -173,9 +174,17 @@ def test_a_run_that_is_stopped_before_its_first_checkpoint(
 
 
 def test_a_failed_run_says_so(train: Train, tmp_path: Path, stumble: Callable[..., None]) -> None:
-    stumble(3, lambda: 1 / 0)
+    hearts: list[dict[str, Any]] = []
+
+    def fail() -> None:
+        hearts.append(RunFolder(tmp_path / "run").read_json(HEARTBEAT))
+        raise ZeroDivisionError("division by zero")
+
+    stumble(3, fail)
     with pytest.raises(ZeroDivisionError):
         train()
+    assert hearts[0]["pid"] == os.getpid()  # a sign of life, up to the end
+    assert not (tmp_path / "run" / HEARTBEAT).exists()
     record = RunFolder(tmp_path / "run").read_json(RUN)
     assert (record["state"], record["error"]) == ("failed", "ZeroDivisionError: division by zero")
     assert (tmp_path / "run" / "report.html").is_file()

@@ -18,10 +18,11 @@ from hydra.experimental.callback import Callback
 from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 
+from concrete_dropout import runfolder
 from concrete_dropout.errors import UserError
 from concrete_dropout.runfolder import RunFolder
 
-JOB, SWEEP = "job.json", "sweep.json"
+JOB, SWEEP = runfolder.JOB, runfolder.SWEEP
 FINISHED, FAILED, RUNNING = "finished", "failed", "running"
 NOT_OF_THE_SWEEP = ("resume", "hydra.sweep.dir", "hydra.mode")  # in which the command that takes it up again differs
 RANKS = ("SLURM_PROCID", "RANK")

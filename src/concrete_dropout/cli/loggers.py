@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import importlib.util
-import netrc
 import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
-from urllib.parse import urlsplit
 
 from pytorch_lightning.loggers import CSVLogger, TensorBoardLogger
 
 from concrete_dropout.callbacks.loggers import wandb_environment
+from concrete_dropout.cli.wandb_key import wandb_key_is_configured
 from concrete_dropout.cli.wandb_run import WandbLogger, earlier_id
 from concrete_dropout.errors import UserError
-
-WANDB_SERVER = "https://api.wandb.ai"
 
 
 def wandb_logger(
@@ -60,17 +57,3 @@ def tensorboard_logger(folder: str) -> TensorBoardLogger:
     if not any(importlib.util.find_spec(name) for name in ("tensorboard", "tensorboardX")):
         raise UserError("logger=tensorboard needs the package: pip install tensorboard")
     return TensorBoardLogger(save_dir=folder, name="tensorboard", version="")
-
-
-def wandb_key_is_configured() -> bool:
-    """Whether W&B would find an API key: in the environment, or where `wandb login` leaves it."""
-    if os.environ.get("WANDB_API_KEY"):
-        return True
-    file = Path(os.environ.get("NETRC", Path.home() / ".netrc"))
-    if not file.is_file():
-        return False
-    try:
-        server = urlsplit(os.environ.get("WANDB_BASE_URL") or WANDB_SERVER).hostname or ""
-        return netrc.netrc(str(file)).authenticators(server) is not None
-    except (netrc.NetrcParseError, OSError):
-        return False

@@ -9,7 +9,7 @@ from __future__ import annotations
 import signal
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -31,6 +31,7 @@ from concrete_dropout.cli.run_log import logging_to, run_log
 from concrete_dropout.cli.stopped import Stopped
 from concrete_dropout.cli.summary import print_start, print_summary
 from concrete_dropout.errors import UserError
+from concrete_dropout.heartbeat import beating
 from concrete_dropout.report import build_run_report
 from concrete_dropout.runfolder import CHECKPOINTS, CONFIG, CONFIG_DIFF, RUN, SUMMARY, RunFolder
 
@@ -146,7 +147,8 @@ def recording(record: Ending, folder: Path, is_first: bool = True) -> Iterator[N
         RunFolder(folder).update_json(RUN, **record.facts, state="running", error=None, ended=None)
     run_log.info("started: %s", record.facts.get("command"))
     try:
-        yield
+        with beating(folder) if is_first else nullcontext():
+            yield
         record.finish()
         run_log.info("finished")
     except (KeyboardInterrupt, SystemExit) as error:  # Lightning turns the former into the latter

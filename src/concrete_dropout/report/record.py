@@ -109,12 +109,13 @@ class Record:
         return next((n for source in sources if (n := finite(source.get("num_points"))) is not None), None)
 
 
-def read_record(path: Path, *, with_pictures: bool = False) -> Record:
+def read_record(path: Path, *, with_pictures: bool = False, with_predictions: bool = True) -> Record:
     """Read a run folder.
 
     Args:
         path: the folder.
         with_pictures: read the pictures too, which are most of what a folder holds.
+        with_predictions: read the tables of predictions, which are the longest.
 
     Raises:
         UserError: where there is no run.
@@ -143,6 +144,7 @@ def read_record(path: Path, *, with_pictures: bool = False) -> Record:
     text = attempt(config.name, lambda: config.read_text(encoding="utf-8") if config.is_file() else "", "")
     diff = attempt(runfolder.CONFIG_DIFF, lambda: folder.read_json(runfolder.CONFIG_DIFF), None)
     gallery, maps = entry(runfolder.GALLERY), entry(runfolder.MAPS)
+    stages = STAGES if with_predictions else ()
     wanted = [*gallery_pictures(gallery), *map_pictures(maps)] if with_pictures else []
     return Record(
         name=path.resolve().name,
@@ -162,7 +164,7 @@ def read_record(path: Path, *, with_pictures: bool = False) -> Record:
         config_diff=dicts(diff) if isinstance(diff, list) else None,
         metrics=points(rows(runfolder.METRICS), "metric", "value"),
         dropout=points(rows(runfolder.DROPOUT), "layer", "p"),
-        predictions={stage: found for stage in STAGES if (found := rows(runfolder.predictions_name(stage)))},
+        predictions={stage: found for stage in stages if (found := rows(runfolder.predictions_name(stage)))},
         problems=problems,
     )
 
