@@ -23,7 +23,7 @@ from concrete_dropout.cli.check import check_command
 from concrete_dropout.cli.jobs import newest_sweep, texts
 from concrete_dropout.cli.leftovers import discard
 from concrete_dropout.cli.places import last_checkpoint, sweeps_of
-from concrete_dropout.cli.stopped import Stopped, how_to_continue
+from concrete_dropout.cli.stopped import Stopped, how_to_continue, of_several
 from concrete_dropout.cli.sweep_end import run_sweep
 from concrete_dropout.errors import RunFailedError, UserError
 
@@ -56,6 +56,7 @@ def command(conf_dir: Path, hydra_main: Callable[[], object]) -> int:
     except (HydraException, OmegaConfBaseException) as error:
         return _refuse(str(error).strip())
     except Stopped as stopped:
+        _print_so_far(stopped.folder)
         print(f"\nStopped {stopped}. {how_to_continue(stopped.folder)}", file=sys.stderr)
         return stopped.exit_code
     except KeyboardInterrupt:
@@ -164,6 +165,14 @@ def from_the_start(arguments: Sequence[str]) -> list[str]:
 
 def _key(override: str) -> str:
     return override.lstrip("+~").partition("=")[0]
+
+
+def _print_so_far(folder: Path) -> None:
+    """The summary of a run that was stopped; those of sweeps and studies are printed where they end."""
+    if not of_several(folder):
+        from concrete_dropout.cli.summary import print_summary
+
+        print_summary(folder)
 
 
 def _refuse(message: str, code: int = USER_ERROR) -> int:
