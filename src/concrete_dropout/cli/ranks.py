@@ -157,14 +157,16 @@ def _environment(name: str, value: str) -> Iterator[None]:
 
 @contextmanager
 def _quiet(name: str) -> Iterator[None]:
-    """Without a logger's words: what they are about is said once, by us."""
-    logger = logging.getLogger(name)
-    level = logger.level
-    logger.setLevel(logging.CRITICAL + 1)
+    """Without the words of a logger and those under it: what they are about is said once, by us."""
+    known = [logging.getLogger(entry) for entry in list(logging.root.manager.loggerDict) if entry.startswith(name)]
+    before = {logger: logger.disabled for logger in known}
+    for logger in known:
+        logger.disabled = True
     try:
         yield
     finally:
-        logger.setLevel(level)
+        for logger, disabled in before.items():
+            logger.disabled = disabled
 
 
 @contextmanager
