@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import sys
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -33,12 +34,16 @@ CONTINUES = "hydra.output_subdir=null"  # Hydra's own files stay as they are unt
 # Options with which Hydra prints something, or takes another config than ours.
 OTHERWISE = "help hydra_help cfg info shell_completion experimental_rerun config_path config_name config_dir".split()
 
+# conf/hydra/launcher/ray.yaml has the name of the plugin's own settings, and replaces all of them.
+SAME_NAME = r"\s*'hydra/launcher/ray' is validated against ConfigStore schema"
+
 
 def command(conf_dir: Path, hydra_main: Callable[[], object]) -> int:
     """Run a Hydra application; returns the exit code.
 
     Mistakes of the user are one message on stderr (exit code 2). Anything else is a bug and shows its traceback.
     """
+    warnings.filterwarnings("ignore", message=SAME_NAME)
     os.environ.setdefault("HYDRA_FULL_ERROR", "1")  # Hydra shall pass exceptions on instead of printing its own digest
     try:
         given = split(continued(sys.argv[1:]))

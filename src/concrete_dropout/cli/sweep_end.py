@@ -11,7 +11,7 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.errors import HydraException
 from omegaconf import OmegaConf
 
-from concrete_dropout.cli.jobs import FAILED, FINISHED, SWEEP, JobRecords, read_jobs, told
+from concrete_dropout.cli.jobs import FAILED, FINISHED, RUNNING, SWEEP, JobRecords, read_jobs, told
 from concrete_dropout.cli.paths import shortest
 from concrete_dropout.cli.stopped import Stopped
 from concrete_dropout.cli.study_plan import text
@@ -24,7 +24,8 @@ KINDS = {"sweep=grid_vs_concrete": "grid_vs_concrete"}
 def run_sweep(hydra_main: Callable[[], object]) -> int:
     """Make a sweep by Hydra, and close it; returns the exit code.
 
-    Hydra raises the first job's error when all are done. That is in the summary already; any other error is raised.
+    Hydra raises the first job's error when all are done. That is in the summary already, and so are jobs whose process
+    was killed, which the launcher reports in its own words. Any other error is raised.
     """
     JobRecords.sweep = None
     failed: list[dict[str, Any]] = []
@@ -38,8 +39,11 @@ def run_sweep(hydra_main: Callable[[], object]) -> int:
     except Exception as error:
         folder = _begun()
         failed = [] if folder is None else close_sweep(folder)
-        if told(error) not in {job["error"] for job in failed}:
+        lost = [] if folder is None else [job for job in _described(folder) if job["state"] == RUNNING]
+        if not lost and told(error) not in {job["error"] for job in failed}:
             raise
+        for job in lost:
+            failed.append({**job, "error": f"its process is gone, says the launcher: {first_line(error)}"})
     else:
         folder = _begun()
         failed = [] if folder is None else close_sweep(folder)
@@ -48,6 +52,12 @@ def run_sweep(hydra_main: Callable[[], object]) -> int:
         print(f"\nError: {len(failed)} of {len(read_jobs(folder))} jobs failed:", *lines, file=sys.stderr, sep="\n")
         print(_resume(folder), file=sys.stderr)
     return 1 if failed else 0
+
+
+def first_line(error: BaseException) -> str:
+    """What kind of error, and the first line of what it says."""
+    lines = str(error).strip().splitlines() or [""]
+    return f"{type(error).__name__}: {lines[0]}".rstrip(": ")
 
 
 def _begun() -> Path | None:
