@@ -1,13 +1,14 @@
 # Everything runs in .venv, which the first target that needs it builds from requirements.lock.
 PYTHON ?= python3
 ARGS   ?=
+KILLS  ?= 4
 BIN    := .venv/bin
 VENV   := .venv/.installed
 LOCKED := --universal --python-version 3.10 --no-annotate --no-header --quiet
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help train test test-slurm test-ray lint types format bench lock clean
+.PHONY: help train test test-slurm test-ray test-kill lint types format bench lock clean
 
 help: ## List the targets
 	@echo "Usage: make TARGET [ARGS='...'] [PYTHON=python3.12]"
@@ -28,6 +29,9 @@ test-slurm: $(VENV) ## Test sweeps on a Slurm of two nodes on this machine (root
 
 test-ray: .venv/.ray ## Test sweeps on a Ray cluster on this machine; adds Ray to .venv
 	TEST_RAY=1 OMP_NUM_THREADS=1 $(BIN)/pytest tests/ray $(ARGS)
+
+test-kill: $(VENV) ## Kill runs at random moments and go on, again and again: make test-kill KILLS=20
+	TEST_KILL=1 KILLS=$(KILLS) OMP_NUM_THREADS=1 $(BIN)/pytest tests/kill $(ARGS)
 
 lint: $(VENV) ## Check code style and formatting
 	$(BIN)/ruff check

@@ -207,3 +207,19 @@ def test_a_killed_run_goes_on_as_if_nothing_had_happened(runs: Runs) -> None:
         assert mine["rows"] == whole["rows"][-len(mine["rows"]) :]
     record = read_json(runs.resumed / "run.json")
     assert (record["state"], record["error"], record["step"]) == ("finished", None, STEPS)
+
+
+def test_processes_of_different_configs_do_not_start(tmp_path: Path) -> None:
+    """Here torchrun starts the processes, and a setting depends on their number."""
+    through = (
+        "-m",
+        "torch.distributed.run",
+        "--nproc-per-node=2",
+        "--rdzv-backend=c10d",
+        "--rdzv-endpoint=localhost:0",
+    )
+    folder, own = tmp_path / "run", "dropout.init_p=${oc.decode:0.${oc.env:RANK}5}"
+    command = Command(tmp_path, *TWO, own, f"hydra.run.dir='{folder}'", through=through).wait()
+    assert command.code != 0
+    assert "the 2 processes of this run have different configs, by rank: dropout.init_p: 0.05, 0.15" in command.err
+    assert not (folder / "checkpoints").exists()

@@ -42,7 +42,7 @@ LONG = [
 class Command:
     """python train.py in a directory of its own, with an empty home."""
 
-    def __init__(self, place: Path, *arguments: str) -> None:
+    def __init__(self, place: Path, *arguments: str, through: tuple[str, ...] = ()) -> None:
         self.place = place
         for name in ("home", "work", "tmp"):
             (place / name).mkdir(parents=True, exist_ok=True)
@@ -53,7 +53,7 @@ class Command:
             if not name.startswith(("WANDB", "XDG", "PYTEST", "DATA_DIR", "OUTPUT_DIR", "MPLCONFIG", "NETRC"))
         }
         self.process = subprocess.Popen(
-            [sys.executable, str(ROOT / "train.py"), *arguments],
+            [sys.executable, *through, str(ROOT / "train.py"), *arguments],
             cwd=place / "work",
             env={**outside, **own},
             stdout=subprocess.PIPE,
