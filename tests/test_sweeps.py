@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator
+from datetime import datetime
 from pathlib import Path
 
 import pytest
@@ -60,13 +61,15 @@ def states(folder: Path) -> list[str]:
     return [read_json(folder / name / "job.json")["state"] for name in ("0", "1", "2")]
 
 
-def test_a_failing_process_ends_its_job_and_no_other(failing: tuple[Command, Path]) -> None:
+def test_a_failing_process_ends_its_job_and_no_other(place: Path, failing: tuple[Command, Path]) -> None:
     command, folder = failing
     assert command.code == 1, command.err
     assert states(folder) == ["finished", "failed", "finished"]
     error = read_json(folder / "1" / "run.json")["error"]
     assert re.fullmatch(r"rank 1 failed: RuntimeError: broken on purpose in \d+", error)
     assert not alive(int(error.split()[-1]))
+    ended = datetime.fromisoformat(read_json(folder / "1" / "job.json")["ended"]).timestamp()
+    assert ended - (place / "work" / "broken_at").stat().st_mtime < 15  # of which most is the report
     assert "broken on purpose" in (folder / "1" / "run.log").read_text()
     assert "1 of 3 jobs failed:\n  seed=1: RunFailedError: rank 1 failed: RuntimeError: broken" in command.err
     assert "Traceback" not in command.err

@@ -24,7 +24,7 @@ from concrete_dropout.cli.check import check_command
 from concrete_dropout.cli.jobs import newest_sweep, texts
 from concrete_dropout.cli.leftovers import discard
 from concrete_dropout.cli.places import last_checkpoint, sweeps_of
-from concrete_dropout.cli.stopped import Stopped, how_to_continue, of_several
+from concrete_dropout.cli.stopped import Stopped, has_failed, how_to_continue, of_several
 from concrete_dropout.cli.sweep_end import run_sweep
 from concrete_dropout.errors import RunFailedError, UserError
 
@@ -83,7 +83,8 @@ class Refusals(Callback):
         if isinstance(error, UserError):
             discard(Path(config.hydra.runtime.output_dir), Path(config.paths.output_dir))
         if config.hydra.mode == RunMode.RUN:  # before Hydra adds a line of its own
-            sys.exit(_refuse(str(error), USER_ERROR if isinstance(error, UserError) else FAILED))
+            failed = isinstance(error, RunFailedError) or has_failed(Path(config.hydra.runtime.output_dir), error)
+            sys.exit(_refuse(str(error), FAILED if failed else USER_ERROR))
         # The other jobs go on, and Hydra raises the first error when all are done.
         print(f"\nJob {config.hydra.job.num} failed: {error}", file=sys.stderr)
 

@@ -67,6 +67,7 @@ def run_on_ranks(cfg: DictConfig, folder: Path, conf_dir: Path, processes: int) 
         Stopped: by Ctrl-C or SIGTERM, after the processes have written their checkpoint.
     """
     came: list[signal.Signals] = []
+    before = RunFolder(folder).read_json(RUN)
     place = Path(tempfile.mkdtemp(prefix="concrete_dropout_"))
     job = place / "job.json"
     job.write_text(
@@ -93,7 +94,7 @@ def run_on_ranks(cfg: DictConfig, folder: Path, conf_dir: Path, processes: int) 
         number = came[0] if came else signal.Signals(stopped.sigval)
         raise Stopped(number, folder) from stopped
     except ChildFailedError as failed:
-        raise _error(failed, place, folder) from None
+        raise _error(failed, place, folder, before) from None
     finally:
         shutil.rmtree(place, ignore_errors=True)
 
@@ -109,8 +110,11 @@ def tell(error: BaseException) -> None:
     (Path(os.environ[JOB]).parent / f"error_{os.environ['RANK']}.json").write_text(json.dumps(note))
 
 
-def _error(failed: ChildFailedError, place: Path, folder: Path) -> BaseException:
-    """What the parent raises. The first failure counts: the others have followed from it."""
+def _error(failed: ChildFailedError, place: Path, folder: Path, before: dict[str, Any] | None) -> BaseException:
+    """What the parent raises. The first failure counts: the others have followed from it.
+
+    ``before`` is run.json as it was: where it is the same now, the run was refused, and an earlier one keeps its record.
+    """
     stopped = [STOPPED[f.exitcode] for f in failed.failures.values() if f.exitcode in STOPPED]
     if stopped:
         return Stopped(stopped[0], folder)
@@ -118,7 +122,7 @@ def _error(failed: ChildFailedError, place: Path, folder: Path) -> BaseException
     message = str(note["message"])
     error = UserError(message) if note.get("refused") else RunFailedError(f"rank {rank} failed: {message}")
     files = RunFolder(folder)
-    if files.read_json(RUN) is not None:  # where rank 0 may have recorded what followed
+    if files.read_json(RUN) != before:  # where rank 0 may have recorded what followed
         files.update_json(RUN, state="failed", error=str(error))
     if not note.get("refused"):
         run_log.error("%s\n%s", error, note.get("traceback", ""), extra={FILE_ONLY: True})

@@ -1,4 +1,4 @@
-"""A run that was stopped by Ctrl-C or another signal, and how it goes on."""
+"""A run that was stopped before its end, and how it goes on."""
 
 from __future__ import annotations
 
@@ -27,6 +27,12 @@ class Stopped(SystemExit):
 
     def __str__(self) -> str:
         return "by Ctrl-C" if self.signal_number == signal.SIGINT else f"by {self.signal_number.name}"
+
+
+def has_failed(folder: Path, error: BaseException) -> bool:
+    """Whether a run had begun when this error ended it; otherwise it was refused."""
+    record = RunFolder(folder).read_json(RUN) or {}
+    return record.get("state") == "failed" and record.get("error") == str(error)
 
 
 def of_several(folder: Path) -> str:
