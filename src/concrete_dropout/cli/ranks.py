@@ -113,7 +113,7 @@ def tell(error: BaseException) -> None:
 def _error(failed: ChildFailedError, place: Path, folder: Path, before: dict[str, Any] | None) -> BaseException:
     """What the parent raises. The first failure counts: the others have followed from it.
 
-    ``before`` is run.json as it was: where it is the same now, the run was refused, and an earlier one keeps its record.
+    ``before`` is run.json as it was: where it is the same now, the run was refused, and its record stays as it is.
     """
     stopped = [STOPPED[f.exitcode] for f in failed.failures.values() if f.exitcode in STOPPED]
     if stopped:

@@ -11,10 +11,11 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.errors import HydraException
 from omegaconf import OmegaConf
 
-from concrete_dropout.cli.jobs import FAILED, FINISHED, RUNNING, SWEEP, JobRecords, read_jobs, told
+from concrete_dropout.cli.jobs import FAILED, FINISHED, JOB, RUNNING, SWEEP, JobRecords, read_jobs, told
 from concrete_dropout.cli.paths import shortest
 from concrete_dropout.cli.stopped import Stopped
 from concrete_dropout.cli.study_plan import text
+from concrete_dropout.cli.survivors import running, wait_for_survivors
 from concrete_dropout.runfolder import CONFIG, RUN, STUDY, RunFolder
 
 CANDIDATE = "candidate"
@@ -38,12 +39,9 @@ def run_sweep(hydra_main: Callable[[], object]) -> int:
         raise
     except Exception as error:
         folder = _begun()
-        failed = [] if folder is None else close_sweep(folder)
-        lost = [] if folder is None else [job for job in _described(folder) if job["state"] == RUNNING]
-        if not lost and told(error) not in {job["error"] for job in failed}:
+        failed = [] if folder is None else _close_without(folder, error)
+        if told(error) not in {job["error"] for job in failed} and not any(job.get("lost") for job in failed):
             raise
-        for job in lost:
-            failed.append({**job, "error": f"its process is gone, says the launcher: {first_line(error)}"})
     else:
         folder = _begun()
         failed = [] if folder is None else close_sweep(folder)
@@ -52,6 +50,18 @@ def run_sweep(hydra_main: Callable[[], object]) -> int:
         print(f"\nError: {len(failed)} of {len(read_jobs(folder))} jobs failed:", *lines, file=sys.stderr, sep="\n")
         print(_resume(folder), file=sys.stderr)
     return 1 if failed else 0
+
+
+def _close_without(folder: Path, error: Exception) -> list[dict[str, Any]]:
+    """Close a sweep whose launcher has raised an error: that of a job, or one about a job whose process was killed."""
+    wait_for_survivors(folder)
+    for job in running(folder):
+        told_how = "it is still under way on another machine" if job["alive"] is None else "its process is gone"
+        said = f"{told_how}; the launcher said: {first_line(error)}"
+        state = RUNNING if job["alive"] is None else FAILED
+        RunFolder(folder / job["folder"]).update_json(JOB, state=state, error=said, lost=True)
+    lost = [job for job in _described(folder) if job.get("lost") and job["state"] == RUNNING]
+    return [*close_sweep(folder), *lost]
 
 
 def first_line(error: BaseException) -> str:
