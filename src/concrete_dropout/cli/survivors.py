@@ -36,7 +36,7 @@ def running(folder: Path) -> list[dict[str, Any]]:
 
 
 def wait_for_survivors(folder: Path) -> None:
-    """Wait until no job of a sweep is under way on this machine: those of submitit and Ray go on without the dead one."""
+    """Wait until no job of a sweep is under way on this machine: those of submitit and Ray go on without a dead one."""
     if not running(folder):
         return
     quiet_since = time.monotonic()
