@@ -142,11 +142,12 @@ def check_jobs(folder: Path, *numbers: str) -> None:
     assert (folder / "report.html").is_file()
 
 
-def two_jobs(place: Path, *arguments: str) -> tuple[Command, Path]:
+def two_jobs(place: Path, *arguments: str, rank: int = 1) -> tuple[Command, Path]:
     """Two jobs, of which the first fails in one of its processes."""
     folder = place / "sweep"
-    broken = [*(entry for entry in BROKEN if "seed=" not in entry), "+callbacks.broken.seed=0"]
-    broken += ["+callbacks.broken.own_seed=${hydra:job.num}"]
+    broken = [entry for entry in BROKEN if "seed=" not in entry and "rank=" not in entry]
+    broken += ["+callbacks.broken.seed=0", "+callbacks.broken.own_seed=${hydra:job.num}"]
+    broken += [f"+callbacks.broken.rank={rank}"]
     common = [*TINY, *broken, "logger=none", f"hydra.sweep.dir='{folder}'"]
     command = Command(place, "-m", *common, *arguments).wait(600)
     assert command.code == 1, command.err
@@ -180,7 +181,7 @@ def test_submitit_local(tmp_path: Path) -> None:
 def test_joblib(tmp_path: Path) -> None:
     """Two jobs at the same time, each in one process."""
     launcher = ["hydra/launcher=joblib", "hydra.launcher.n_jobs=2", "threads=1"]
-    _, folder = two_jobs(tmp_path, "trainer=cpu", *launcher, "seed=0,1", "callbacks.broken.rank=0")
+    _, folder = two_jobs(tmp_path, "trainer=cpu", *launcher, "seed=0,1", rank=0)
     assert read_json(folder / "1" / "rank_0.json") == {"label": 1, "world_size": 1}
     assert read_json(folder / "1" / "run.json")["command"].startswith("python train.py data.num_data=40")
 
