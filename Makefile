@@ -1,12 +1,14 @@
 # Everything runs in .venv, which the first target that needs it builds from requirements.lock.
 PYTHON ?= python3
 ARGS   ?=
+KILLS  ?= 4
 BIN    := .venv/bin
 VENV   := .venv/.installed
+LOCKED := --universal --python-version 3.10 --no-annotate --no-header --quiet
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help train dashboard test test-slurm lint types format bench lock clean
+.PHONY: help train dashboard test test-slurm test-ray test-kill lint types format bench lock clean
 
 help: ## List the targets
 	@echo "Usage: make TARGET [ARGS='...'] [PYTHON=python3.12]"
@@ -28,6 +30,12 @@ test-slurm: $(VENV) ## Test sweeps on a Slurm of two nodes on this machine (root
 	tests/slurm/cluster.sh start $(CURDIR)/.slurm && \
 	TEST_SLURM=1 SLURM_CONF=$(CURDIR)/.slurm/slurm.conf OMP_NUM_THREADS=1 $(BIN)/pytest tests/slurm $(ARGS)
 
+test-ray: .venv/.ray ## Test sweeps on a Ray cluster on this machine; adds Ray to .venv
+	TEST_RAY=1 OMP_NUM_THREADS=1 $(BIN)/pytest tests/ray $(ARGS)
+
+test-kill: $(VENV) ## Kill runs at random moments and go on, again and again: make test-kill KILLS=20
+	TEST_KILL=1 KILLS=$(KILLS) OMP_NUM_THREADS=1 $(BIN)/pytest tests/kill $(ARGS)
+
 lint: $(VENV) ## Check code style and formatting
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
@@ -48,9 +56,9 @@ bench: $(VENV) ## Measure layers, sampling, replicas, segmentation, loading and 
 	$(BIN)/python benchmarks/control.py
 	$(BIN)/python benchmarks/dashboard.py
 
-lock: $(VENV) ## Rewrite requirements.lock, keeping its versions; ARGS=--upgrade moves them
-	$(BIN)/uv pip compile pyproject.toml --universal --python-version 3.10 --all-extras \
-		--no-annotate --no-header --quiet --output-file requirements.lock $(ARGS)
+lock: $(VENV) ## Rewrite the locks, keeping its versions; ARGS=--upgrade moves them
+	$(BIN)/uv pip compile pyproject.toml --all-extras $(LOCKED) --output-file requirements.lock $(ARGS)
+	$(BIN)/uv pip compile requirements-ray.in --no-deps $(LOCKED) --output-file requirements-ray.lock $(ARGS)
 
 clean: ## Remove caches and build files (.venv and outputs stay)
 	rm -rf build dist src/*.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
@@ -65,4 +73,9 @@ $(VENV): requirements.lock pyproject.toml src/concrete_dropout/dropout/_native.c
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet -r requirements.lock
 	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation -e .
+	@touch $@
+
+# Without its dependencies, which would replace versions of requirements.lock: see requirements-ray.in.
+.venv/.ray: $(VENV) requirements-ray.lock
+	$(BIN)/python -m pip install --quiet --no-deps -r requirements-ray.lock
 	@touch $@

@@ -45,6 +45,7 @@ class Broken(pl.Callback):
 
     def on_train_batch_start(self, trainer: pl.Trainer, *_: Any) -> None:
         if self.hit and trainer.global_rank == self.rank and trainer.global_step >= self.step:
+            Path("broken_at").touch()
             raise RuntimeError(f"broken on purpose in {os.getpid()}")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import signal
 import time
 from collections.abc import Callable
@@ -15,7 +16,7 @@ import torch
 
 from .test_train import ROOT, Command, checkpoint_step, read_json, read_table
 
-EPOCH, STEPS, NUM_VAL, NUM_TEST = 10, 200, 31, 21  # odd numbers: no process has as many rows as the other
+EPOCH, STEPS, NUM_VAL, NUM_TEST = 10, 300, 31, 21  # odd numbers: no process has as many rows as the other
 TWO = [
     "trainer=ddp_cpu",
     "data.num_data=40",
@@ -69,7 +70,9 @@ class Runs:
     resumed: Path
     resumed_ranks: list[dict[str, Any]]
     stopped: list[int]
+    interrupted: Command
     reached: int  # step of the checkpoint that SIGTERM has left
+    moments: str  # where the signals came
 
 
 @pytest.fixture(scope="module")
@@ -80,15 +83,18 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Runs:
         patch.setenv("PYTHONPATH", os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")]))
         command = Command(place / "whole", *TWO, *probe(place / "ranks"), f"hydra.run.dir='{whole}'").wait()
         assert command.code == 0, command.err
+        moments = Moments()
         killed = Command(place / "broken", *TWO, *probe(place / "again"), f"hydra.run.dir='{broken}'")
-        codes = [_stop(killed, broken, EPOCH, lambda parent: parent)]  # the process that the user has started ...
+        codes = [moments.stop(killed, broken, lambda parent: parent)]  # the process that the user has started ...
         last = f"ckpt_path={broken}/checkpoints/last.ckpt"
         again = Command(place / "broken", last)
-        codes += [_stop(again, broken, 3 * EPOCH, lambda parent: children(parent)[-1])]  # ... and one of its ranks
-        assert "rank 1 failed: it was ended by SIGKILL" in again.err
+        codes += [moments.stop(again, broken, lambda parent: children(parent)[-1])]  # ... and one of its ranks
+        assert "rank 1 failed: it was ended by SIGKILL" in again.err, moments.text
+        interrupted = Command(place / "broken", last)
+        codes += [moments.stop(interrupted, broken, lambda parent: parent, signal.SIGINT)]
         taken = Command(place / "broken", last)
-        codes += [_stop(taken, broken, 5 * EPOCH, lambda parent: parent, signal.SIGTERM)]
-        assert "Stopped by SIGTERM. It had come to step " in taken.err
+        codes += [moments.stop(taken, broken, lambda parent: parent, signal.SIGTERM)]
+        assert "Stopped by SIGTERM. It had come to step " in taken.err, moments.text
         reached = checkpoint_step(broken)
         single = Command(
             place / "alone", f"ckpt_path={whole}/checkpoints/last.ckpt", "train=false", "trainer=cpu",
@@ -100,24 +106,32 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Runs:
     ranks, resumed_ranks = (
         [torch.load(place / name / f"{rank}.pt", weights_only=True) for rank in (0, 1)] for name in ("ranks", "again")
     )
-    return Runs(whole, ranks, command.out + command.err, alone, broken, resumed_ranks, codes, reached)
+    text = command.out + command.err
+    return Runs(whole, ranks, text, alone, broken, resumed_ranks, codes, interrupted, reached, moments.text)
 
 
-def _stop(
-    command: Command, folder: Path, after: int, whom: Callable[[int], int], number: signal.Signals = signal.SIGKILL
-) -> int:
-    """Send a process of a run a signal when its checkpoint has come to a step; returns the command's exit code."""
-    deadline = time.monotonic() + 200
-    while checkpoint_step(folder) < after:
-        assert command.process.poll() is None, command.wait().err
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
-    ranks = children(command.process.pid)
-    assert len(ranks) == 2
-    os.kill(whom(command.process.pid), number)
-    command.wait()
-    wait_for_the_end_of(ranks)
-    return command.code
+class Moments:
+    """Stops runs at random moments, and keeps which these were."""
+
+    def __init__(self) -> None:
+        self.text = ""
+        self._random = random.SystemRandom()
+
+    def stop(
+        self, command: Command, folder: Path, whom: Callable[[int], int], number: signal.Signals = signal.SIGKILL
+    ) -> int:
+        """Send a process of a run a signal one to three epochs from its last checkpoint; returns the exit code."""
+        step = max(checkpoint_step(folder), 0) + EPOCH * self._random.randint(1, 3)
+        delay = self._random.uniform(0, 0.2)
+        self.text += f"{number.name} {delay:.3f} s after the checkpoint of step {step}; "
+        command.come_to(folder, step)
+        time.sleep(delay)
+        ranks = children(command.process.pid)
+        assert len(ranks) == 2, self.text
+        os.kill(whom(command.process.pid), number)
+        command.wait()
+        wait_for_the_end_of(ranks)
+        return command.code
 
 
 def test_ranks_draw_their_own_masks_and_batches(runs: Runs) -> None:
@@ -167,17 +181,46 @@ def test_one_process_writes(runs: Runs) -> None:
     assert {path.name for path in runs.whole.iterdir() if path.name.startswith(".")} == {".hydra"}
 
 
+def test_ctrl_c_leaves_a_summary_and_the_way_to_go_on(runs: Runs) -> None:
+    command = runs.interrupted
+    assert "Validation data" in command.out
+    assert "network.layers.0" in command.out
+    assert "Stopped by Ctrl-C. It had come to step " in command.err
+    assert "python train.py ckpt_path=run/checkpoints/last.ckpt" in command.err
+    assert "Traceback" not in command.err
+    assert "death signal" not in command.err  # words of the launcher
+
+
 def test_a_killed_run_goes_on_as_if_nothing_had_happened(runs: Runs) -> None:
-    assert runs.stopped == [-signal.SIGKILL, 1, 128 + signal.SIGTERM]
-    assert 5 * EPOCH <= runs.reached < STEPS
-    assert len(runs.resumed_ranks[0]["rows"]) == STEPS - runs.reached  # SIGTERM has lost no step
+    assert runs.stopped == [-signal.SIGKILL, 1, 128 + signal.SIGINT, 128 + signal.SIGTERM], runs.moments
+    assert 4 * EPOCH <= runs.reached < STEPS, runs.moments
+    assert len(runs.resumed_ranks[0]["rows"]) == STEPS - runs.reached, runs.moments  # SIGTERM has lost no step
     ours, expected = (
         torch.load(folder / "checkpoints" / "last.ckpt", weights_only=True) for folder in (runs.resumed, runs.whole)
     )
     assert ours["global_step"] == expected["global_step"] == STEPS
-    torch.testing.assert_close(ours["state_dict"], expected["state_dict"], rtol=0, atol=0)
+    torch.testing.assert_close(
+        ours["state_dict"], expected["state_dict"], rtol=0, atol=0, msg=lambda text: f"{runs.moments}{text}"
+    )
     for mine, whole in zip(runs.resumed_ranks, runs.ranks, strict=True):
         assert torch.equal(mine["generator"], whole["generator"])
         assert mine["rows"] == whole["rows"][-len(mine["rows"]) :]
     record = read_json(runs.resumed / "run.json")
     assert (record["state"], record["error"], record["step"]) == ("finished", None, STEPS)
+
+
+def test_processes_of_different_configs_do_not_start(tmp_path: Path) -> None:
+    """Here torchrun starts the processes, and a setting depends on their number."""
+    through = (
+        "-m",
+        "torch.distributed.run",
+        "--nproc-per-node=2",
+        "--rdzv-backend=c10d",
+        "--rdzv-endpoint=localhost:0",
+    )
+    folder, own = tmp_path / "run", "name=${oc.env:RANK}"
+    command = Command(tmp_path, *TWO, own, f"hydra.run.dir='{folder}'", through=through).wait()
+    assert command.code != 0
+    assert "the 2 processes of this run have different configs, by rank: " in command.err
+    assert 'name: "0", "1"' in command.err
+    assert not (folder / "checkpoints").exists()

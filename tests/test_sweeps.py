@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator
+from datetime import datetime
 from pathlib import Path
 
 import pytest
@@ -60,13 +61,15 @@ def states(folder: Path) -> list[str]:
     return [read_json(folder / name / "job.json")["state"] for name in ("0", "1", "2")]
 
 
-def test_a_failing_process_ends_its_job_and_no_other(failing: tuple[Command, Path]) -> None:
+def test_a_failing_process_ends_its_job_and_no_other(place: Path, failing: tuple[Command, Path]) -> None:
     command, folder = failing
     assert command.code == 1, command.err
     assert states(folder) == ["finished", "failed", "finished"]
     error = read_json(folder / "1" / "run.json")["error"]
     assert re.fullmatch(r"rank 1 failed: RuntimeError: broken on purpose in \d+", error)
     assert not alive(int(error.split()[-1]))
+    ended = datetime.fromisoformat(read_json(folder / "1" / "job.json")["ended"]).timestamp()
+    assert ended - (place / "work" / "broken_at").stat().st_mtime < 15  # of which most is the report
     assert "broken on purpose" in (folder / "1" / "run.log").read_text()
     assert "1 of 3 jobs failed:\n  seed=1: RunFailedError: rank 1 failed: RuntimeError: broken" in command.err
     assert "Traceback" not in command.err
@@ -126,7 +129,11 @@ def test_resume_makes_only_what_failed(place: Path, failing: tuple[Command, Path
 
 def check_two_jobs(command: Command, folder: Path) -> None:
     assert command.code == 0, command.err
-    for number in ("0", "1"):
+    check_jobs(folder, "0", "1")
+
+
+def check_jobs(folder: Path, *numbers: str) -> None:
+    for number in numbers:
         record = read_json(folder / number / "run.json")
         assert (record["state"], record["step"]) == ("finished", 6)
         ranks = [read_json(folder / number / f"rank_{rank}.json") for rank in (0, 1)]
@@ -135,26 +142,47 @@ def check_two_jobs(command: Command, folder: Path) -> None:
     assert (folder / "report.html").is_file()
 
 
-def two_jobs(place: Path, *arguments: str) -> tuple[Command, Path]:
+def two_jobs(place: Path, *arguments: str, rank: int = 1) -> tuple[Command, Path]:
+    """Two jobs, of which the first fails in one of its processes."""
     folder = place / "sweep"
-    common = [*TINY, *BROKEN[-3:], "trainer=ddp_cpu", "logger=none", f"hydra.sweep.dir='{folder}'"]
-    return Command(place, "-m", *common, *arguments).wait(600), folder
+    broken = [entry for entry in BROKEN if "seed=" not in entry and "rank=" not in entry]
+    broken += ["+callbacks.broken.seed=0", "+callbacks.broken.own_seed=${hydra:job.num}"]
+    broken += [f"+callbacks.broken.rank={rank}"]
+    common = [*TINY, *broken, "logger=none", f"hydra.sweep.dir='{folder}'"]
+    command = Command(place, "-m", *common, *arguments).wait(600)
+    assert command.code == 1, command.err
+    assert "1 of 2 jobs failed" in command.err
+    assert "Traceback" not in command.err
+    assert [read_json(folder / number / "job.json")["state"] for number in ("0", "1")] == ["failed", "finished"]
+    error = read_json(folder / "0" / "run.json")["error"]
+    assert "broken on purpose" in error
+    assert not alive(int(error.split()[-1]))
+    assert "broken on purpose" in (folder / "report.html").read_text()
+    return command, folder
 
 
 def test_optuna(tmp_path: Path) -> None:
     pytest.importorskip("optuna")
-    command, folder = two_jobs(tmp_path, "sweep=optuna", "hydra.sweeper.n_trials=2")
-    check_two_jobs(command, folder)
+    _, folder = two_jobs(tmp_path, "trainer=ddp_cpu", "sweep=optuna", "hydra.sweeper.n_trials=2")
+    check_jobs(folder, "1")
     found = yaml.safe_load((folder / "optimization_results.yaml").read_text())
-    values = [read_json(folder / number / "summary.json")["metrics"]["val/nll"] for number in ("0", "1")]
-    assert found["best_value"] == pytest.approx(min(values))
+    value = read_json(folder / "1" / "summary.json")["metrics"]["val/nll"]
+    assert found["best_value"] == pytest.approx(value)
 
 
 def test_submitit_local(tmp_path: Path) -> None:
     pytest.importorskip("submitit")
-    command, folder = two_jobs(tmp_path, "hydra/launcher=submitit_local", "seed=0,1")
-    check_two_jobs(command, folder)
-    assert [read_json(folder / number / "rank_1.json")["label"] for number in ("0", "1")] == [0, 1]
+    _, folder = two_jobs(tmp_path, "trainer=ddp_cpu", "hydra/launcher=submitit_local", "seed=0,1")
+    check_jobs(folder, "1")
+    assert read_json(folder / "1" / "rank_1.json")["label"] == 1
+    assert read_json(folder / "1" / "run.json")["command"].startswith("python train.py data.num_data=40")
+
+
+def test_joblib(tmp_path: Path) -> None:
+    """Two jobs at the same time, each in one process."""
+    launcher = ["hydra/launcher=joblib", "hydra.launcher.n_jobs=2", "threads=1"]
+    _, folder = two_jobs(tmp_path, "trainer=cpu", *launcher, "seed=0,1", rank=0)
+    assert read_json(folder / "1" / "rank_0.json") == {"label": 1, "world_size": 1}
     assert read_json(folder / "1" / "run.json")["command"].startswith("python train.py data.num_data=40")
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import os
+import random
 import signal
 import subprocess
 import sys
@@ -41,7 +42,7 @@ LONG = [
 class Command:
     """python train.py in a directory of its own, with an empty home."""
 
-    def __init__(self, place: Path, *arguments: str) -> None:
+    def __init__(self, place: Path, *arguments: str, through: tuple[str, ...] = ()) -> None:
         self.place = place
         for name in ("home", "work", "tmp"):
             (place / name).mkdir(parents=True, exist_ok=True)
@@ -52,7 +53,7 @@ class Command:
             if not name.startswith(("WANDB", "XDG", "PYTEST", "DATA_DIR", "OUTPUT_DIR", "MPLCONFIG", "NETRC"))
         }
         self.process = subprocess.Popen(
-            [sys.executable, str(ROOT / "train.py"), *arguments],
+            [sys.executable, *through, str(ROOT / "train.py"), *arguments],
             cwd=place / "work",
             env={**outside, **own},
             stdout=subprocess.PIPE,
@@ -69,15 +70,20 @@ class Command:
         self.out, self.err = self.process.communicate(timeout=seconds)
         return self
 
-    def stop(self, folder: Path, number: signal.Signals, after: int) -> Command:
-        """Send a signal when a checkpoint has come to a step."""
-        deadline = time.monotonic() + 300
-        while checkpoint_step(folder) < after:
+    def stop(self, folder: Path, number: signal.Signals, after: int, delay: float = 0.0) -> Command:
+        """Send a signal when a checkpoint has come to a step, and some seconds have passed."""
+        self.come_to(folder, after)
+        time.sleep(delay)
+        self.process.send_signal(number)
+        return self.wait()
+
+    def come_to(self, folder: Path, step: int, seconds: float = 300) -> None:
+        """Wait until a checkpoint has come to a step."""
+        deadline = time.monotonic() + seconds
+        while checkpoint_step(folder) < step:
             assert self.process.poll() is None, self.process.communicate()
             assert time.monotonic() < deadline
             time.sleep(0.01)
-        self.process.send_signal(number)
-        return self.wait()
 
 
 def checkpoint_step(folder: Path) -> int:
@@ -112,6 +118,7 @@ class Everything:
     killed: Command
     interrupted: Command
     resumed: Finished
+    kill: tuple[int, float]  # where SIGKILL came: after the checkpoint of this step, and so many seconds
 
 
 @pytest.fixture(scope="module")
@@ -120,16 +127,18 @@ def everything(tmp_path_factory: pytest.TempPathFactory) -> Everything:
     place = tmp_path_factory.mktemp("train")
     broken = place / "broken" / "work" / "run"
     whole = Command(place / "whole", *LONG)
-    killed = Command(place / "broken", *LONG, "logger=none", f"hydra.run.dir='{broken}'")
-    killed.stop(broken, signal.SIGKILL, after=EPOCH)
+    killed = Command(place / "broken", *LONG, f"hydra.run.dir='{broken}'")
+    kill = (EPOCH * random.SystemRandom().randint(1, 3), random.SystemRandom().uniform(0, 0.4))
+    killed.stop(broken, signal.SIGKILL, *kill)
     whole.wait()
     last = f"ckpt_path={broken}/checkpoints/last.ckpt"
     sweep = Command(place / "sweep", "-m", *COMMON, "trainer.max_steps=4", "seed=0,1", "dropout=fixed")
-    interrupted = Command(place / "broken", last).stop(broken, signal.SIGINT, after=3 * EPOCH)
+    reached = checkpoint_step(broken)
+    interrupted = Command(place / "broken", last).stop(broken, signal.SIGINT, after=reached + EPOCH)
     resumed = Command(place / "broken", last)
     sweep.wait()
     (folder,) = (place / "whole" / "work" / "outputs" / "synthetic").iterdir()
-    return Everything(Finished(whole, folder), sweep, killed, interrupted, Finished(resumed.wait(), broken))
+    return Everything(Finished(whole, folder), sweep, killed, interrupted, Finished(resumed.wait(), broken), kill)
 
 
 @pytest.fixture(scope="module")
@@ -327,21 +336,36 @@ def test_a_stopped_run_says_how_to_go_on(everything: Everything) -> None:
     assert "  python train.py ckpt_path=run/checkpoints/last.ckpt\n" in command.err
     assert "What it has so far: run/report.html" in command.err
     assert "Traceback" not in command.err
+    assert "Validation data" in command.out  # the summary so far
+    assert all(layer in command.out for layer in LAYERS)
+
+
+def test_a_run_that_goes_on_is_one_wandb_run(everything: Everything) -> None:
+    pytest.importorskip("wandb")
+    parts = sorted((everything.resumed.folder / "wandb").glob("offline-run-*"))
+    assert len({part.name.rpartition("-")[2] for part in parts}) == 1
+    headers = [record["run"] for part in parts[1:] for record in inspect(part) if record["type"] == "run"]
+    assert {header["run_id"] for header in headers} == {parts[0].name.rpartition("-")[2]}
 
 
 def test_a_killed_and_interrupted_run_ends_as_if_nothing_had_happened(everything: Everything, whole: Finished) -> None:
-    assert everything.killed.code == -signal.SIGKILL
+    step, seconds = everything.kill
+    where = f"killed {seconds:.3f} s after the checkpoint of step {step}"
+    assert everything.killed.code == -signal.SIGKILL, where
     resumed = everything.resumed
     assert resumed.command.code == 0, resumed.command.err
     ours, expected = (
         torch.load(run.folder / "checkpoints" / "last.ckpt", weights_only=True) for run in (resumed, whole)
     )
-    assert ours["global_step"] == expected["global_step"] == STEPS
-    torch.testing.assert_close(ours["state_dict"], expected["state_dict"], rtol=0, atol=0)
+    assert ours["global_step"] == expected["global_step"] == STEPS, where
+    torch.testing.assert_close(
+        ours["state_dict"], expected["state_dict"], rtol=0, atol=0, msg=lambda text: f"{where}: {text}"
+    )
     check_tables(resumed.folder)
     record = resumed.json("run.json")
     assert (record["state"], record["error"], record["step"]) == ("finished", None, STEPS)
     assert record["layers"][0]["initial_p"] == pytest.approx(0.1)
     assert resumed.json("summary.json")["metrics"]["test/nll"] == whole.json("summary.json")["metrics"]["test/nll"]
     assert "ckpt_path" not in record["command"]  # it repeats the whole run
-    assert outside(resumed.command.place, resumed.folder) == []
+    left = outside(resumed.command.place, resumed.folder)
+    assert [path for path in left if not path.endswith(("wandb-artifacts", "wandb-media"))] == []  # of the killed one

@@ -14,7 +14,7 @@ from pytorch_lightning.callbacks import ModelCheckpoint
 from pytorch_lightning.utilities.exceptions import SIGTERMException
 
 from concrete_dropout.callbacks import AtomicCheckpointIO, RandomState
-from concrete_dropout.callbacks.stopping import StopOnSignal
+from concrete_dropout.callbacks.stopping import ANNOUNCED, StopOnSignal, StopSignal
 from concrete_dropout.cli.resume import FinishedEpochs
 from concrete_dropout.data import SyntheticData
 
@@ -24,14 +24,14 @@ STEPS_PER_EPOCH, EPOCHS = 5, 3
 
 
 class Terminate(pl.Callback):
-    """Sends this process SIGTERM in the course of a step, and keeps the rows of all batches."""
+    """Sends this process a signal in the course of a step, and keeps the rows of all batches."""
 
-    def __init__(self, step: int | None) -> None:
-        self.step, self.rows = step, list[list[float]]()
+    def __init__(self, step: int | None, number: signal.Signals) -> None:
+        self.step, self.number, self.rows = step, number, list[list[float]]()
 
     def on_before_backward(self, trainer: pl.Trainer, *_: Any) -> None:
         if trainer.global_step == self.step:
-            os.kill(os.getpid(), signal.SIGTERM)
+            os.kill(os.getpid(), self.number)
 
     def on_train_batch_end(
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, outputs: Any, batch: Any, batch_idx: int
@@ -40,11 +40,16 @@ class Terminate(pl.Callback):
 
 
 def fit(
-    folder: Path, make_task: MakeTask, make_trainer: MakeTrainer, step: int | None, resume: bool = False
+    folder: Path,
+    make_task: MakeTask,
+    make_trainer: MakeTrainer,
+    step: int | None,
+    resume: bool = False,
+    number: signal.Signals = signal.SIGTERM,
 ) -> tuple[pl.LightningModule, Terminate]:
     pl.seed_everything(7, verbose=False)
     data = SyntheticData(num_data=20, num_val=10, num_test=10, batch_size=6, min_steps_per_epoch=STEPS_PER_EPOCH)
-    last, watch = folder / "last.ckpt", Terminate(step)
+    last, watch = folder / "last.ckpt", Terminate(step, number)
     trainer = make_trainer(
         folder,
         max_epochs=EPOCHS,
@@ -55,7 +60,7 @@ def fit(
             FinishedEpochs(),
             RandomState(),
             ModelCheckpoint(folder, "last", enable_version_counter=False, save_on_train_epoch_end=True),
-            StopOnSignal(last),
+            StopOnSignal(last, (signal.SIGTERM, *ANNOUNCED)),
         ],
     )
     task = make_task()
@@ -78,3 +83,22 @@ def test_a_stopped_run_goes_on_with_the_same_bits(
     resumed, rest = fit(tmp_path / "stopped", make_task, make_trainer, None, resume=True)
     assert rest.rows == seen.rows[step + 1 :]
     torch.testing.assert_close(resumed.state_dict(), whole.state_dict(), rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("number", ANNOUNCED)
+def test_signals_that_announce_the_end_of_a_job(
+    tmp_path: Path, make_task: MakeTask, make_trainer: MakeTrainer, number: signal.Signals
+) -> None:
+    """Who had a handler for them gets it back, however the run ends."""
+    seen: list[int] = []
+    before = signal.signal(number, lambda signum, frame: seen.append(signum))
+    try:
+        with pytest.raises(StopSignal) as stopped:
+            fit(tmp_path, make_task, make_trainer, 3, number=number)
+        assert stopped.value.number == number
+        assert torch.load(tmp_path / "last.ckpt", weights_only=True)["global_step"] == 4
+        assert seen == []
+        os.kill(os.getpid(), number)
+        assert seen == [number]
+    finally:
+        signal.signal(number, before)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -106,6 +107,22 @@ def test_a_mistake_is_one_message(tmp_path: Path, capsys: pytest.CaptureFixture[
     assert end.value.code == 2
     assert capsys.readouterr().err == "\nError: no such file\n"
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("record", "code"),
+    [
+        ({"state": "failed", "error": "the loss is nan"}, 1),  # the run had begun, and has failed
+        ({"state": "finished", "error": None}, 2),  # an earlier run, which was not to go on like this
+        ({"state": "failed", "error": "no space"}, 2),
+    ],
+)
+def test_a_run_that_fails_is_no_refusal(tmp_path: Path, record: dict[str, str | None], code: int) -> None:
+    folder = refused(tmp_path)
+    (folder / "run.json").write_text(json.dumps(record))
+    with pytest.raises(SystemExit) as end:
+        Refusals().on_job_end(*job(folder, RunMode.RUN, UserError("the loss is nan")))
+    assert end.value.code == code
 
 
 def test_a_sweep_goes_on_after_a_mistake(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import socket
+import subprocess
+import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from concrete_dropout.cli import survivors
 from concrete_dropout.cli.jobs import JobRecords
 from concrete_dropout.cli.stopped import how_to_continue
 from concrete_dropout.cli.sweep_end import close_sweep, run_sweep
@@ -71,3 +75,38 @@ def test_a_command_that_never_began_has_no_report(tmp_path: Path) -> None:
 
 def test_a_stopped_sweep_says_how_it_goes_on(sweep: Path) -> None:
     assert how_to_continue(sweep / "1") == "Go on with the sweep by the same command and resume=true"
+
+
+def test_a_job_whose_process_was_killed_is_told_and_the_others_are_waited_for(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second job ends by itself while the launcher has given up because of the first."""
+    monkeypatch.setattr(survivors, "PAUSE", 0.3)
+    monkeypatch.setattr(survivors, "EVERY", 0.05)
+    RunFolder(tmp_path).write_json("sweep.json", {"arguments": ["seed=0,1,2"], "swept": ["seed"]})
+    host = socket.gethostname()
+    other = subprocess.Popen(["sleep", "0.5"])
+    dead = subprocess.Popen(["true"])
+    dead.wait()
+    job(tmp_path, 0, "seed=0", state="running", host=host, pid=dead.pid)
+    job(tmp_path, 1, "seed=1", state="running", host=host, pid=other.pid)
+    job(tmp_path, 2, "seed=2", state="running", host="elsewhere", pid=1)
+
+    def hydra_main() -> None:
+        JobRecords.sweep = tmp_path
+        raise ConnectionError("worker 3 died\nlong story")
+
+    def end() -> None:
+        other.wait()
+        RunFolder(tmp_path / "1").update_json("job.json", state="finished")
+
+    ending = threading.Thread(target=end)
+    ending.start()
+    assert run_sweep(hydra_main) == 1
+    ending.join()
+    said = capsys.readouterr().err
+    assert "2 of 3 jobs failed" in said
+    assert "  seed=0: its process is gone; the launcher said: ConnectionError: worker 3 died\n" in said
+    assert "  seed=2: it is still under way on another machine; the launcher said: " in said
+    runs = RunFolder(tmp_path).read_json(STUDY)["runs"]
+    assert [run["state"] for run in runs] == ["failed", "finished", "running"]

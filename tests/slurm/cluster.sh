@@ -49,11 +49,24 @@ EOF
     return 1
 }
 
-stop() {
-    for file in "$folder"/slurmd.n1.pid "$folder"/slurmd.n2.pid "$folder/slurmctld.pid"; do
-        [ -f "$file" ] && kill "$(cat "$file")" || true
+# The daemons write into the folder until they are gone: only then may anybody remove it.
+end() {
+    [ -f "$1" ] || return 0
+    pid=$(cat "$1")
+    kill "$pid" 2> /dev/null || return 0
+    for attempt in $(seq 200); do
+        state=$(sed 's/.*) //; s/ .*//' "/proc/$pid/stat" 2> /dev/null || true)
+        case $state in "" | Z) return 0 ;; esac
+        sleep 0.1
     done
-    [ -f "$folder/own_munge" ] && kill "$(cat /run/munge/munged.pid)" || true
+    kill -9 "$pid" 2> /dev/null || true
+}
+
+stop() {
+    end "$folder/slurmd.n1.pid"
+    end "$folder/slurmd.n2.pid"
+    end "$folder/slurmctld.pid"
+    [ ! -f "$folder/own_munge" ] || end /run/munge/munged.pid
 }
 
 case $command in

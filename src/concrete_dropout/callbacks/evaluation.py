@@ -61,7 +61,7 @@ class EvaluationMonitor(StageCallback, ABC):
 
     def on_stage_end(self, trainer: pl.Trainer, task: pl.LightningModule, stage: str) -> None:
         """Write."""
-        if self._rows:
+        if any(gathered(trainer, self._rows)):  # also where this process has none: the others wait for it
             self.finish(trainer, stage)
 
     def on_stage_result(self, trainer: pl.Trainer, task: pl.LightningModule, stage: str) -> None:

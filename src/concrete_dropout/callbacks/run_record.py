@@ -13,6 +13,7 @@ from typing import Any
 import pytorch_lightning as pl
 from pytorch_lightning.callbacks import ModelCheckpoint
 from pytorch_lightning.loggers import Logger, WandbLogger
+from pytorch_lightning.trainer.states import TrainerFn
 from pytorch_lightning.utilities import rank_zero_only
 
 from concrete_dropout.callbacks.loggers import logging_interval
@@ -136,6 +137,9 @@ class RunRecord(pl.Callback):
         if trainer.is_global_zero and self._record:
             self._record["step"] = max(self._record["step"], trainer.global_step)
             self._record["checkpoints"] = self._checkpoints(trainer)
+            if trainer.state.fn == TrainerFn.FITTING:  # a test has the weights of a fit, whose summary is written
+                self._final_p = {row.module: row.p for row in active_layers(pl_module)}
+                self._write_summary()
         self.fail(exception)
 
     @rank_zero_only

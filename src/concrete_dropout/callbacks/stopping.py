@@ -1,4 +1,4 @@
-"""SIGTERM, by which machines are taken away: a checkpoint of the step that was reached, in all processes alike."""
+"""Signals by which machines are taken away: a checkpoint of the step that was reached, in all processes alike."""
 
 from __future__ import annotations
 
@@ -13,9 +13,23 @@ import torch
 from pytorch_lightning.trainer.states import TrainerFn
 from pytorch_lightning.utilities.exceptions import SIGTERMException
 
+ANNOUNCED = (signal.SIGUSR1, signal.SIGUSR2)  # by which Slurm and submitit announce the end of a job
+
+
+class StopSignal(SIGTERMException):
+    """Ends a run, in all of its processes at the same step.
+
+    Args:
+        number: the signal that one of them was sent.
+    """
+
+    def __init__(self, number: signal.Signals) -> None:
+        super().__init__(f"stopped by {number.name}")
+        self.number = number
+
 
 class StopOnSignal(pl.Callback):
-    """Ends a run between two training steps when any of its processes was sent SIGTERM, and saves a checkpoint.
+    """Ends a run between two training steps when any of its processes was sent a signal, and saves a checkpoint.
 
     Lightning's own handler talks to the other processes from within the handler, while they may be in the middle of
     a step, and lets each process stop at a step of its own. Here the processes agree at the start of every step. A
@@ -28,8 +42,7 @@ class StopOnSignal(pl.Callback):
 
     def __init__(self, path: Path, numbers: tuple[signal.Signals, ...] = (signal.SIGTERM,)) -> None:
         self.path, self.numbers = path, numbers
-        self.asked = False
-        self._before: dict[signal.Signals, Any] = {}
+        self.asked = 0  # the number of the signal that came
 
     def setup(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
         """Take the place of Lightning's handler, which the trainer sets after this, and calls.
@@ -38,27 +51,34 @@ class StopOnSignal(pl.Callback):
         """
         connector: Any = trainer._signal_connector
         connector._sigterm_notifier_fn = self._ask
+
+    def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """Listen to the other signals too."""
+        self._listen()
+
+    def on_test_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """Listen to the other signals too."""
+        self._listen()
+
+    def _listen(self) -> None:
+        """The trainer has noted all handlers by now, and puts them back however it ends."""
         if threading.current_thread() is threading.main_thread():
             for number in self.numbers:
                 if number != signal.SIGTERM:
-                    self._before[number] = signal.signal(number, self._ask)
-
-    def teardown(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
-        """Handlers as before."""
-        while self._before:
-            signal.signal(*self._before.popitem())
+                    signal.signal(number, self._ask)
 
     def on_train_batch_start(
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, batch: Any, batch_idx: int
     ) -> None:
         """Stop here, where the last step is complete and the next has not begun."""
-        if self._agreed(trainer):
-            raise SIGTERMException
+        number = self._agreed(trainer)
+        if number:
+            raise StopSignal(signal.Signals(number))
 
     def on_test_batch_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule, *_: Any) -> None:
         """Stop; what was trained is saved already."""
         if self.asked:
-            raise SIGTERMException
+            raise StopSignal(signal.Signals(self.asked))
 
     def on_exception(self, trainer: pl.Trainer, pl_module: pl.LightningModule, exception: BaseException) -> None:
         """Save what was trained."""
@@ -66,11 +86,12 @@ class StopOnSignal(pl.Callback):
             trainer.save_checkpoint(self.path)
 
     def _ask(self, signum: int, frame: FrameType | None) -> None:
-        self.asked = True
+        self.asked = signum
 
-    def _agreed(self, trainer: pl.Trainer) -> bool:
+    def _agreed(self, trainer: pl.Trainer) -> int:
+        """The signal that any process has got; 0 for none."""
         if trainer.world_size == 1:
             return self.asked
-        asked = torch.tensor(int(self.asked), device=trainer.strategy.root_device)
+        asked = torch.tensor(self.asked, device=trainer.strategy.root_device)
         torch.distributed.all_reduce(asked, op=torch.distributed.ReduceOp.MAX)
-        return bool(asked.item())
+        return int(asked.item())

@@ -21,7 +21,7 @@ from rich.console import Console
 from concrete_dropout.callbacks import AtomicCheckpointIO, RandomState
 from concrete_dropout.callbacks.agreement import SameConfig
 from concrete_dropout.callbacks.finite import FiniteLoss
-from concrete_dropout.callbacks.stopping import StopOnSignal
+from concrete_dropout.callbacks.stopping import ANNOUNCED, StopOnSignal
 from concrete_dropout.cli.checkpoint import CONFIG_KEY, RECIPE_KEY
 from concrete_dropout.cli.factory import factory
 from concrete_dropout.cli.resume import FinishedEpochs
@@ -111,12 +111,17 @@ def keepers(config: Mapping[str, Any], folder: Path, selection: Selection | None
 
 def stop_signals() -> tuple[signal.Signals, ...]:
     """What ends a run between two steps; Slurm announces the end of a job by the signal that it was submitted with."""
-    return (signal.SIGTERM, signal.SIGUSR1) if SLURMEnvironment.detect() else (signal.SIGTERM,)
+    return (signal.SIGTERM, *(ANNOUNCED if in_slurm_job() else ()))
+
+
+def in_slurm_job() -> bool:
+    """Whether Slurm has started this process."""
+    return SLURMEnvironment.detect()
 
 
 def _is_slurm_job(cfg: DictConfig) -> bool:
     """Whether Slurm has started the processes of this run: one for each device."""
-    return SLURMEnvironment.detect() and (cfg.trainer.devices, cfg.trainer.num_nodes) != (1, 1)
+    return in_slurm_job() and (cfg.trainer.devices, cfg.trainer.num_nodes) != (1, 1)
 
 
 def build_trainer(

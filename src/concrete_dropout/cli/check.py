@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import tempfile
 from collections.abc import Iterator, Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, cast
 
@@ -21,6 +22,7 @@ from concrete_dropout.cli.typecheck import check_node, check_top_level, closest
 from concrete_dropout.errors import UserError
 
 SETTINGS = ("dropout", "optim", "data", "agent")  # cheap to build: their constructors check values and read no data
+RAY = ("ray", "hydra_plugins.hydra_ray_launcher")
 NOT_KEYS = {"_target_", "_partial_"}
 
 
@@ -37,6 +39,7 @@ def check_command(overrides: Sequence[str], conf_dir: Path, multirun: bool = Fal
         cfg = _check_names(parsed, conf_dir, multirun)
         if not all(_is_group(override, conf_dir) for override in parsed):
             cfg = compose_with_hydra(_job(parsed, conf_dir), conf_dir)
+        _check_launcher(cfg)
         _check_place(Path(str(cfg.hydra.sweep.dir if multirun else cfg.hydra.run.dir)).absolute())
         sweeps = [override for override in parsed if override.is_sweep_override()]
         sweeps += _of_the_sweep_file(cfg, parsed) if multirun else []
@@ -118,7 +121,19 @@ def _job(parsed: list[Override], conf_dir: Path) -> list[str]:
 
 
 def _choices(override: Override, conf_dir: Path) -> list[str]:
-    return sorted(path.stem for path in (conf_dir / override.key_or_group).glob("*.yaml"))
+    key = override.key_or_group
+    if key.startswith("hydra/"):  # where most choices are those of plugins
+        return []
+    return sorted(path.stem for path in (conf_dir / key).glob("*.yaml"))
+
+
+def _check_launcher(cfg: DictConfig) -> None:
+    """Ray has a file in conf/, and may not be there itself."""
+    if cfg.hydra.runtime.choices.get("hydra/launcher") == "ray" and not all(map(find_spec, RAY)):
+        raise UserError(
+            "hydra/launcher=ray needs Ray, which is not installed: pip install --no-deps -r requirements-ray.lock "
+            "adds it, or take hydra/launcher=joblib"
+        )
 
 
 def _check_choice(override: Override, conf_dir: Path) -> None:

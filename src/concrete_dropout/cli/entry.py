@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import sys
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -23,7 +24,7 @@ from concrete_dropout.cli.check import check_command
 from concrete_dropout.cli.jobs import newest_sweep, texts
 from concrete_dropout.cli.leftovers import discard
 from concrete_dropout.cli.places import last_checkpoint, sweeps_of
-from concrete_dropout.cli.stopped import Stopped, how_to_continue
+from concrete_dropout.cli.stopped import Stopped, has_failed, how_to_continue, of_several
 from concrete_dropout.cli.sweep_end import run_sweep
 from concrete_dropout.errors import RunFailedError, UserError
 
@@ -33,12 +34,16 @@ CONTINUES = "hydra.output_subdir=null"  # Hydra's own files stay as they are unt
 # Options with which Hydra prints something, or takes another config than ours.
 OTHERWISE = "help hydra_help cfg info shell_completion experimental_rerun config_path config_name config_dir".split()
 
+# conf/hydra/launcher/ray.yaml has the name of the plugin's own settings, and replaces all of them.
+SAME_NAME = r"\s*'hydra/launcher/ray' is validated against ConfigStore schema"
+
 
 def command(conf_dir: Path, hydra_main: Callable[[], object]) -> int:
     """Run a Hydra application; returns the exit code.
 
     Mistakes of the user are one message on stderr (exit code 2). Anything else is a bug and shows its traceback.
     """
+    warnings.filterwarnings("ignore", message=SAME_NAME)
     os.environ.setdefault("HYDRA_FULL_ERROR", "1")  # Hydra shall pass exceptions on instead of printing its own digest
     try:
         given = split(continued(sys.argv[1:]))
@@ -56,6 +61,7 @@ def command(conf_dir: Path, hydra_main: Callable[[], object]) -> int:
     except (HydraException, OmegaConfBaseException) as error:
         return _refuse(str(error).strip())
     except Stopped as stopped:
+        _print_so_far(stopped.folder)
         print(f"\nStopped {stopped}. {how_to_continue(stopped.folder)}", file=sys.stderr)
         return stopped.exit_code
     except KeyboardInterrupt:
@@ -77,7 +83,8 @@ class Refusals(Callback):
         if isinstance(error, UserError):
             discard(Path(config.hydra.runtime.output_dir), Path(config.paths.output_dir))
         if config.hydra.mode == RunMode.RUN:  # before Hydra adds a line of its own
-            sys.exit(_refuse(str(error), USER_ERROR if isinstance(error, UserError) else FAILED))
+            failed = isinstance(error, RunFailedError) or has_failed(Path(config.hydra.runtime.output_dir), error)
+            sys.exit(_refuse(str(error), FAILED if failed else USER_ERROR))
         # The other jobs go on, and Hydra raises the first error when all are done.
         print(f"\nJob {config.hydra.job.num} failed: {error}", file=sys.stderr)
 
@@ -164,6 +171,14 @@ def from_the_start(arguments: Sequence[str]) -> list[str]:
 
 def _key(override: str) -> str:
     return override.lstrip("+~").partition("=")[0]
+
+
+def _print_so_far(folder: Path) -> None:
+    """The summary of a run that was stopped; those of sweeps and studies are printed where they end."""
+    if not of_several(folder):
+        from concrete_dropout.cli.summary import print_summary
+
+        print_summary(folder)
 
 
 def _refuse(message: str, code: int = USER_ERROR) -> int:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 from collections.abc import Sequence
 from datetime import datetime, timezone
 from pathlib import Path
@@ -46,7 +47,8 @@ class JobRecords(Callback):
         if _is_of_a_sweep(config):
             overrides = texts(config.hydra.overrides.task)
             files = RunFolder(Path(config.hydra.runtime.output_dir))
-            started = {"state": RUNNING, "error": None, "started": _now(), "ended": None}
+            started: dict[str, Any] = {"state": RUNNING, "error": None, "started": _now(), "ended": None}
+            started |= {"host": socket.gethostname(), "pid": os.getpid()}
             files.write_json(JOB, {"num": config.hydra.job.num, "overrides": overrides, **started})
 
     def on_job_end(self, config: DictConfig, job_return: JobReturn, **kwargs: Any) -> None:

@@ -22,15 +22,18 @@ import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import pytorch_lightning as pl
+from lightning_fabric.plugins.environments.slurm import SLURMEnvironment
 from omegaconf import DictConfig
 from pytorch_lightning.strategies.launchers import _SubprocessScriptLauncher
 from torch.distributed.elastic.multiprocessing import DefaultLogsSpecs, SignalException
 from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
 from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
+from concrete_dropout.callbacks.stopping import ANNOUNCED
 from concrete_dropout.cli.compose import plain
 from concrete_dropout.cli.run_log import FILE_ONLY, run_log
 from concrete_dropout.cli.stopped import Stopped
@@ -39,7 +42,7 @@ from concrete_dropout.runfolder import RUN, RunFolder
 
 JOB = "CONCRETE_DROPOUT_JOB"  # in the environment of a rank: the file that says what to run
 GRACE = 30  # seconds for a checkpoint before a process that was asked to end is killed
-STOPPED = {128 + number: number for number in (signal.SIGINT, signal.SIGTERM)}
+STOPPED = {128 + number: number for number in (signal.SIGINT, signal.SIGTERM, *ANNOUNCED)}
 
 
 def is_rank() -> bool:
@@ -63,6 +66,8 @@ def run_on_ranks(cfg: DictConfig, folder: Path, conf_dir: Path, processes: int) 
         RunFailedError: a process failed; the first of them, in one line. Its traceback is in run.log.
         Stopped: by Ctrl-C or SIGTERM, after the processes have written their checkpoint.
     """
+    came: list[signal.Signals] = []
+    before = RunFolder(folder).read_json(RUN)
     place = Path(tempfile.mkdtemp(prefix="concrete_dropout_"))
     job = place / "job.json"
     job.write_text(
@@ -80,14 +85,16 @@ def run_on_ranks(cfg: DictConfig, folder: Path, conf_dir: Path, processes: int) 
         monitor_interval=0.1,
         logs_specs=DefaultLogsSpecs(log_dir=str(place / "logs")),
         shutdown_timeout=GRACE,
+        signals_to_handle="SIGTERM",
     )
     try:
-        with _environment(JOB, str(job)), _quiet("torch.distributed.elastic"), _signals_as_before():
+        with _environment(JOB, str(job)), _quiet("torch.distributed.elastic"), _signals(came):
             elastic_launch(settings, sys.executable)("-m", "concrete_dropout.cli.rank")
     except SignalException as stopped:
-        raise Stopped(signal.Signals(stopped.sigval), folder) from stopped
+        number = came[0] if came else signal.Signals(stopped.sigval)
+        raise Stopped(number, folder) from stopped
     except ChildFailedError as failed:
-        raise _error(failed, place, folder) from None
+        raise _error(failed, place, folder, before) from None
     finally:
         shutil.rmtree(place, ignore_errors=True)
 
@@ -103,8 +110,11 @@ def tell(error: BaseException) -> None:
     (Path(os.environ[JOB]).parent / f"error_{os.environ['RANK']}.json").write_text(json.dumps(note))
 
 
-def _error(failed: ChildFailedError, place: Path, folder: Path) -> BaseException:
-    """What the parent raises. The first failure counts: the others have followed from it."""
+def _error(failed: ChildFailedError, place: Path, folder: Path, before: dict[str, Any] | None) -> BaseException:
+    """What the parent raises. The first failure counts: the others have followed from it.
+
+    ``before`` is run.json as it was: where it is the same now, the run was refused, and its record stays as it is.
+    """
     stopped = [STOPPED[f.exitcode] for f in failed.failures.values() if f.exitcode in STOPPED]
     if stopped:
         return Stopped(stopped[0], folder)
@@ -112,7 +122,7 @@ def _error(failed: ChildFailedError, place: Path, folder: Path) -> BaseException
     message = str(note["message"])
     error = UserError(message) if note.get("refused") else RunFailedError(f"rank {rank} failed: {message}")
     files = RunFolder(folder)
-    if files.read_json(RUN) is not None:  # where rank 0 may have recorded what followed
+    if files.read_json(RUN) != before:  # where rank 0 may have recorded what followed
         files.update_json(RUN, state="failed", error=str(error))
     if not note.get("refused"):
         run_log.error("%s\n%s", error, note.get("traceback", ""), extra={FILE_ONLY: True})
@@ -151,24 +161,38 @@ def _environment(name: str, value: str) -> Iterator[None]:
 
 @contextmanager
 def _quiet(name: str) -> Iterator[None]:
-    """Without a logger's words: what they are about is said once, by us."""
-    logger = logging.getLogger(name)
-    level = logger.level
-    logger.setLevel(logging.CRITICAL + 1)
+    """Without the words of a logger and those under it: what they are about is said once, by us."""
+    known = [logging.getLogger(entry) for entry in list(logging.root.manager.loggerDict) if entry.startswith(name)]
+    before = {logger: logger.disabled for logger in known}
+    for logger in known:
+        logger.disabled = True
     try:
         yield
     finally:
-        logger.setLevel(level)
+        for logger, disabled in before.items():
+            logger.disabled = disabled
 
 
 @contextmanager
-def _signals_as_before() -> Iterator[None]:
-    """The launcher sets handlers of its own, and leaves them."""
+def _signals(came: list[signal.Signals]) -> Iterator[None]:
+    """Ctrl-C, a terminal that is closed, and what announces the end of a cluster's job; ``came`` gets those.
+
+    They reach the processes as SIGTERM: these stop together between two steps, or at once and without a word while
+    they still start. Afterwards all handlers are as before; the launcher sets some, and leaves them.
+    """
     if threading.current_thread() is not threading.main_thread():  # where nobody can set any
         yield
         return
-    numbers = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
-    before: dict[signal.Signals, Any] = {number: signal.getsignal(number) for number in numbers}
+
+    def pass_on(number: int, frame: FrameType | None) -> None:
+        came.append(signal.Signals(number))
+        raise SignalException(f"got {came[-1].name}", sigval=signal.SIGTERM)
+
+    passed_on = (signal.SIGINT, signal.SIGHUP, *(ANNOUNCED if SLURMEnvironment.detect() else ()))
+    before: dict[signal.Signals, Any] = {n: signal.getsignal(n) for n in (signal.SIGTERM, *passed_on)}
+    for number in passed_on:
+        if before[number] != signal.SIG_IGN:  # as it is after nohup, and in the background of a script
+            signal.signal(number, pass_on)
     try:
         yield
     finally:

@@ -19,6 +19,7 @@ from omegaconf import DictConfig, OmegaConf
 from pytorch_lightning.utilities.exceptions import SIGTERMException
 
 from concrete_dropout.callbacks import RunRecord
+from concrete_dropout.callbacks.stopping import StopSignal
 from concrete_dropout.cli import build
 from concrete_dropout.cli.checkpoint import check_checkpoint, renew_weights
 from concrete_dropout.cli.compose import compose_config, config_diff, plain
@@ -140,7 +141,7 @@ def recording(record: Ending, folder: Path, is_first: bool = True) -> Iterator[N
         is_first: whether this is the first process of the run, which alone writes at the start and at the end.
 
     Raises:
-        Stopped: in place of what Ctrl-C and SIGTERM raise.
+        Stopped: in place of what Ctrl-C and signals raise.
     """
     # What is known so far: the record itself starts with the trainer, which may never come to that.
     if is_first:
@@ -152,8 +153,7 @@ def recording(record: Ending, folder: Path, is_first: bool = True) -> Iterator[N
         record.finish()
         run_log.info("finished")
     except (KeyboardInterrupt, SystemExit) as error:  # Lightning turns the former into the latter
-        number = signal.SIGTERM if isinstance(error, SIGTERMException) else signal.SIGINT
-        stopped = Stopped(number, folder)
+        stopped = Stopped(received(error), folder)
         record.fail(stopped)
         run_log.info("stopped %s", stopped)
         raise stopped from error
@@ -168,6 +168,13 @@ def recording(record: Ending, folder: Path, is_first: bool = True) -> Iterator[N
                 run_log.warning("the W&B run could not be closed: %s: %s", type(error).__name__, error)
         if is_first:
             _write_report(folder)
+
+
+def received(error: BaseException) -> signal.Signals:
+    """The signal behind what a trainer raises when it is stopped."""
+    if isinstance(error, StopSignal):
+        return error.number
+    return signal.SIGTERM if isinstance(error, SIGTERMException) else signal.SIGINT
 
 
 def log_config(trainer: pl.Trainer, config: Mapping[str, Any]) -> None:

@@ -1,4 +1,4 @@
-"""A run that was stopped by Ctrl-C or SIGTERM, and how it goes on."""
+"""A run that was stopped before its end, and how it goes on."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class Stopped(SystemExit):
     """Ends the program, and the other jobs of a sweep with it; the exit code is the shell's, 128 + signal.
 
     Args:
-        signal_number: SIGINT or SIGTERM.
+        signal_number: SIGINT, SIGTERM, or one by which a cluster announces the end of a job.
         folder: of the run.
     """
 
@@ -29,11 +29,23 @@ class Stopped(SystemExit):
         return "by Ctrl-C" if self.signal_number == signal.SIGINT else f"by {self.signal_number.name}"
 
 
+def has_failed(folder: Path, error: BaseException) -> bool:
+    """Whether a run had begun when this error ended it; otherwise it was refused."""
+    record = RunFolder(folder).read_json(RUN) or {}
+    return record.get("state") == "failed" and record.get("error") == str(error)
+
+
+def of_several(folder: Path) -> str:
+    """What a run's folder belongs to: "sweep", "study", or nothing."""
+    return next((kind for kind in ("sweep", "study") if (folder.parent / f"{kind}.json").is_file()), "")
+
+
 def how_to_continue(folder: Path) -> str:
     """Sentences for the user: the command that goes on, and where the report is."""
-    if (folder.parent / "sweep.json").is_file():
+    kind = of_several(folder)
+    if kind == "sweep":
         return "Go on with the sweep by the same command and resume=true"
-    if (folder.parent / "study.json").is_file():
+    if kind == "study":
         place = shortest(folder.parent)
         return f"Go on with the study by the same command and hydra.run.dir={place}"
     record = RunFolder(folder).read_json(RUN) or {}

@@ -15,7 +15,9 @@ from omegaconf import DictConfig, OmegaConf, open_dict
 
 from concrete_dropout.cli.build import LAST
 from concrete_dropout.cli.jobs import FINISHED, SWEEP, texts
+from concrete_dropout.cli.requeue import ask_for_requeue, was_requeued
 from concrete_dropout.cli.run_log import FILE_ONLY, logging_to
+from concrete_dropout.cli.stopped import Stopped
 from concrete_dropout.cli.study_check import check_finished
 from concrete_dropout.cli.study_command import override
 from concrete_dropout.errors import RunFailedError, UserError
@@ -32,7 +34,7 @@ def run_job(cfg: DictConfig, folder: Path, run: Runner) -> float | None:
     """Make a job of a sweep, or what is left of it; returns what a sweeper may minimise.
 
     With ``resume=true`` a finished job is left alone, and one that was stopped or failed goes on from its last
-    checkpoint, or starts again where it has none.
+    checkpoint, or starts again where it has none. So does a job that Slurm has taken away and starts again.
     """
     own = _own_config(cfg, folder)
     if cfg.resume and _state(folder) == FINISHED:
@@ -44,6 +46,9 @@ def run_job(cfg: DictConfig, folder: Path, run: Runner) -> float | None:
         with _own_command(own):
             run(own, folder)
     except (UserError, RunFailedError):
+        raise
+    except Stopped as stopped:
+        ask_for_requeue(stopped)
         raise
     except Exception as error:  # the others go on, and Hydra has a traceback for the first alone
         with logging_to(folder):
@@ -75,7 +80,7 @@ def _own_config(cfg: DictConfig, folder: Path) -> DictConfig:
             if key in own:
                 OmegaConf.resolve(own.dropout)
                 own.pop(key)
-        if cfg.resume and last.is_file() and own.ckpt_path is None:
+        if (cfg.resume or was_requeued()) and last.is_file() and own.ckpt_path is None:
             own.ckpt_path = str(last)
         wandb = OmegaConf.select(own, "logger.wandb", default=None)
         if wandb is not None and wandb.group == own.name:  # nobody has chosen another

@@ -11,10 +11,11 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.errors import HydraException
 from omegaconf import OmegaConf
 
-from concrete_dropout.cli.jobs import FAILED, FINISHED, SWEEP, JobRecords, read_jobs, told
+from concrete_dropout.cli.jobs import FAILED, FINISHED, JOB, RUNNING, SWEEP, JobRecords, read_jobs, told
 from concrete_dropout.cli.paths import shortest
 from concrete_dropout.cli.stopped import Stopped
 from concrete_dropout.cli.study_plan import text
+from concrete_dropout.cli.survivors import running, wait_for_survivors
 from concrete_dropout.runfolder import CONFIG, RUN, STUDY, RunFolder
 
 CANDIDATE = "candidate"
@@ -24,7 +25,8 @@ KINDS = {"sweep=grid_vs_concrete": "grid_vs_concrete"}
 def run_sweep(hydra_main: Callable[[], object]) -> int:
     """Make a sweep by Hydra, and close it; returns the exit code.
 
-    Hydra raises the first job's error when all are done. That is in the summary already; any other error is raised.
+    Hydra raises the first job's error when all are done. That is in the summary already, and so are jobs whose process
+    was killed, which the launcher reports in its own words. Any other error is raised.
     """
     JobRecords.sweep = None
     failed: list[dict[str, Any]] = []
@@ -37,8 +39,8 @@ def run_sweep(hydra_main: Callable[[], object]) -> int:
         raise
     except Exception as error:
         folder = _begun()
-        failed = [] if folder is None else close_sweep(folder)
-        if told(error) not in {job["error"] for job in failed}:
+        failed = [] if folder is None else _close_without(folder, error)
+        if told(error) not in {job["error"] for job in failed} and not any(job.get("lost") for job in failed):
             raise
     else:
         folder = _begun()
@@ -48,6 +50,24 @@ def run_sweep(hydra_main: Callable[[], object]) -> int:
         print(f"\nError: {len(failed)} of {len(read_jobs(folder))} jobs failed:", *lines, file=sys.stderr, sep="\n")
         print(_resume(folder), file=sys.stderr)
     return 1 if failed else 0
+
+
+def _close_without(folder: Path, error: Exception) -> list[dict[str, Any]]:
+    """Close a sweep whose launcher has raised an error: that of a job, or one about a job whose process was killed."""
+    wait_for_survivors(folder)
+    for job in running(folder):
+        told_how = "it is still under way on another machine" if job["alive"] is None else "its process is gone"
+        said = f"{told_how}; the launcher said: {first_line(error)}"
+        state = RUNNING if job["alive"] is None else FAILED
+        RunFolder(folder / job["folder"]).update_json(JOB, state=state, error=said, lost=True)
+    lost = [job for job in _described(folder) if job.get("lost") and job["state"] == RUNNING]
+    return [*close_sweep(folder), *lost]
+
+
+def first_line(error: BaseException) -> str:
+    """What kind of error, and the first line of what it says."""
+    lines = str(error).strip().splitlines() or [""]
+    return f"{type(error).__name__}: {lines[0]}".rstrip(": ")
 
 
 def _begun() -> Path | None:

@@ -38,8 +38,9 @@ class WandbLogger(LightningsLogger):
 
     def fail(self, error: Exception) -> None:
         """Go on without W&B."""
+        if not self.failed:  # what follows from it need not be told
+            _log.warning(SAID, type(error).__name__, " ".join(str(error).split()))
         self.failed = True
-        _log.warning(SAID, type(error).__name__, error)
 
     @property
     @rank_zero_experiment

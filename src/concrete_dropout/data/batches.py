@@ -37,6 +37,24 @@ class TensorRows(Dataset[Batch]):
         return self.x[rows], self.y[rows]
 
 
+class NoRows(Dataset[Batch]):
+    """One batch without rows, of the shape and kind that a dataset's batches have.
+
+    >>> len(NoRows(TensorRows(torch.zeros(3, 2), torch.zeros(3, 1)))[0][0])
+    0
+    """
+
+    def __init__(self, source: Any) -> None:
+        self.source = source
+
+    def __len__(self) -> int:
+        return 1
+
+    def __getitem__(self, index: int) -> Batch:
+        inputs, targets = self.source.__getitems__([0])
+        return inputs[:0], targets[:0]
+
+
 def as_is(batch: Any) -> Any:
     """The collate function of a dataset that hands over whole batches."""
     return batch

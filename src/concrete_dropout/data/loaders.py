@@ -11,10 +11,9 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, Sampler
 
 from concrete_dropout.data.base import ExperimentData, Part
-from concrete_dropout.data.batches import Batch, JoinedPasses, OwnShare, as_is
+from concrete_dropout.data.batches import Batch, JoinedPasses, NoRows, OwnShare, as_is
 from concrete_dropout.data.checks import whole_number
 from concrete_dropout.data.order import ResumableOrder
-from concrete_dropout.errors import UserError
 
 Loader = DataLoader[Batch]
 Entry = TypeVar("Entry")
@@ -101,14 +100,11 @@ class BatchedData(ExperimentData, ABC):
         if processes == 1:
             return self._loader(items, self.eval_batch_size)
         rows = len(cast(Sized, items))
-        if rows < processes:
-            raise UserError(
-                f"the {part} part has {rows} items, too few for {processes} processes: set trainer.devices={rows}, or "
-                "evaluate in one process (trainer=auto)"
-            )
+        if rank >= rows:  # it takes part all the same: the others wait for it where results are put together
+            return self._loader(NoRows(items), None, OwnShare(range(1), 1, 0))
         return self._loader(items, self.eval_batch_size, OwnShare(range(rows), processes, rank))
 
-    def _loader(self, items: Dataset[Batch], batch_size: int, sampler: Sampler[Any] | None = None) -> Loader:
+    def _loader(self, items: Dataset[Batch], batch_size: int | None, sampler: Sampler[Any] | None = None) -> Loader:
         return DataLoader(
             items,
             batch_size=batch_size,

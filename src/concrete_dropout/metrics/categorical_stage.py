@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import torch
 from torch import Tensor, nn
+from torchmetrics import SumMetric
 
 from concrete_dropout.metrics.categorical import CategoricalScores, Observations, observations
 from concrete_dropout.metrics.confusion import (
@@ -89,7 +91,8 @@ class CategoricalMetrics(StageMetrics):
         self.deterministic = PredictionMetrics(num_classes, class_names)
         self.by_entropy = SelectivePrediction(num_classes, with_classes=bool(class_names))
         self.by_information = SelectivePrediction(num_classes, with_classes=bool(class_names))
-        self._has_deterministic = False
+        # A metric too, because a process without rows has seen nothing of it.
+        self.has_deterministic = SumMetric().set_dtype(torch.float64)
 
     def update(self, outputs: Mapping[str, Any]) -> None:
         """Add a step's ``prediction``, ``deterministic`` (None, or left out: there is none) and ``targets``."""
@@ -100,7 +103,7 @@ class CategoricalMetrics(StageMetrics):
         self.by_entropy.update(seen.predictive_entropy, *rest)
         self.by_information.update(seen.mutual_information, *rest)
         deterministic = outputs.get("deterministic")
-        self._has_deterministic = deterministic is not None
+        self.has_deterministic.update(float(deterministic is not None))
         if deterministic is not None:
             self.deterministic.update(observations(deterministic, targets))
 
@@ -108,7 +111,7 @@ class CategoricalMetrics(StageMetrics):
         """The result in plain numbers."""
         result = self.sampled.compute()
         scalars, curves = dict(result.scalars), dict(result.curves)
-        if self._has_deterministic:
+        if self.has_deterministic.compute():
             other = self.deterministic.compute()
             scalars |= {f"{k}{NO_MC}": v for k, v in other.scalars.items() if k not in ENTROPIES_OF_SAMPLES}
             curves |= {f"{name}{NO_MC}": values for name, values in other.curves.items()}
@@ -122,4 +125,3 @@ class CategoricalMetrics(StageMetrics):
         super().reset()
         self.sampled.reset()
         self.deterministic.reset()
-        self._has_deterministic = False

@@ -63,7 +63,8 @@ class RegressionMetrics(StageMetrics):
         self.uncertainty = UncertaintyScores()
         self.coverage = IntervalCoverage()
         self.before = SumMetric().set_dtype(torch.float64)
-        self._has_before = False
+        # A metric too, because a process without rows has seen nothing of it.
+        self.has_before = SumMetric().set_dtype(torch.float64)
 
     def update(self, outputs: Mapping[str, Any]) -> None:
         """Add a step's ``prediction`` and ``targets``."""
@@ -75,7 +76,7 @@ class RegressionMetrics(StageMetrics):
         self.uncertainty.update(prediction.epistemic, prediction.aleatoric)
         self.coverage.update(prediction.pit)
         before: Tensor | None = outputs.get("log_likelihood_before_m_step")
-        self._has_before = before is not None
+        self.has_before.update(float(before is not None))
         if before is not None:
             self.before.update(before.double().sum())
 
@@ -85,7 +86,7 @@ class RegressionMetrics(StageMetrics):
         values: dict[str, Tensor] = {**self.scores.compute(), **self.uncertainty.compute()}
         values["calibration_rmse"] = calibration_rmse(expected, observed)
         rows = values.pop("num_rows")
-        if self._has_before:
+        if self.has_before.compute():
             before = self.before.compute() / rows
             values |= {"log_likelihood_before_m_step": before, "nll_before_m_step": -before}
         curves = {"expected": list(LEVELS), "observed": observed.tolist()}

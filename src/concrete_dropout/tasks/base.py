@@ -177,10 +177,10 @@ class Task(pl.LightningModule, ABC):
             self.log("train/loss", loss_shown, prog_bar=True, batch_size=batch[1].shape[0])
         return loss
 
-    def validation_step(self, batch: Batch, batch_idx: int) -> Mapping[str, Any]:
+    def validation_step(self, batch: Batch, batch_idx: int) -> Mapping[str, Any] | None:
         return self._evaluation_step("val", batch, batch_idx)
 
-    def test_step(self, batch: Batch, batch_idx: int) -> Mapping[str, Any]:
+    def test_step(self, batch: Batch, batch_idx: int) -> Mapping[str, Any] | None:
         return self._evaluation_step("test", batch, batch_idx)
 
     def on_validation_start(self) -> None:
@@ -207,7 +207,9 @@ class Task(pl.LightningModule, ABC):
         optimizer, scheduler = self.optim.build(self.network, num_steps, per_epoch)
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": scheduler, "interval": "step"}}
 
-    def _evaluation_step(self, stage: Stage, batch: Batch, batch_idx: int) -> Mapping[str, Any]:
+    def _evaluation_step(self, stage: Stage, batch: Batch, batch_idx: int) -> Mapping[str, Any] | None:
+        if not len(batch[0]):  # a process without rows: it adds nothing, and is there when the others add up
+            return None
         # Every process has batches of its own, and they must not share masks.
         index = batch_idx * self.trainer.world_size + self.global_rank
         if stage == "val":
