@@ -6,7 +6,7 @@ VENV   := .venv/.installed
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help train test test-slurm lint types format bench lock clean
+.PHONY: help train test test-slurm lint types format bench docs lock clean
 
 help: ## List the targets
 	@echo "Usage: make TARGET [ARGS='...'] [PYTHON=python3.12]"
@@ -44,12 +44,16 @@ bench: $(VENV) ## Measure layers, sampling, replicas, segmentation, loading and 
 	$(BIN)/python benchmarks/loading.py
 	$(BIN)/python benchmarks/control.py
 
+docs: $(VENV) ## Build the documentation: site/index.html, which works offline
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet $(ARGS)
+	@echo "site/index.html"
+
 lock: $(VENV) ## Rewrite requirements.lock, keeping its versions; ARGS=--upgrade moves them
 	$(BIN)/uv pip compile pyproject.toml --universal --python-version 3.10 --all-extras \
 		--no-annotate --no-header --quiet --output-file requirements.lock $(ARGS)
 
 clean: ## Remove caches and build files (.venv and outputs stay)
-	rm -rf build dist src/*.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf build dist site src/*.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -not -path './.venv/*' -prune -exec rm -rf {} +
 
 # The stamp is written last, so that an install that failed or was interrupted is tried again.

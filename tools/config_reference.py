@@ -186,11 +186,20 @@ def _body(choice: Choice, earlier: list[Choice]) -> list[str]:
 
 
 def _table(entries: tuple[Entry, ...] | list[Entry]) -> list[str]:
-    lines = ["| key | default | meaning |", "| --- | --- | --- |"]
-    for entry in entries:
+    built = [entry.default for entry in entries if _is_target(entry)]
+    lines = ["Builds nothing." if name == "null" else f"Builds `{name}`." for name in built]
+    lines += [""] if lines else []
+    keys = [entry for entry in entries if not _is_target(entry)]
+    lines += ["| key | default | meaning |", "| --- | --- | --- |"] if keys else []
+    for entry in keys:
         shown = "**required**" if entry.default == REQUIRED else _code(entry.default)
         lines.append(f"| `{entry.key}` | {shown} | {_escaped(entry.comment)} |")
     return lines
+
+
+def _is_target(entry: Entry) -> bool:
+    """Whether it names what a whole group builds; of a part of a group, it stays a key."""
+    return entry.key.endswith("._target_") and entry.key.count(".") == 1
 
 
 def _head(text: str) -> Iterator[str]:

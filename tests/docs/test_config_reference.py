@@ -106,7 +106,9 @@ def write(path: Path, text: str) -> Path:
 
 def test_a_made_up_config(tmp_path: Path) -> None:
     write(tmp_path / "train.yaml", "defaults:\n  - _self_\n  - one: b\nseed: 0  # of all\n")
-    write(tmp_path / "one" / "a.yaml", '# About a | b\nx: "#1"  # not <the> comment: "#"\ny: [1,\n    2]  # two lines\n')
+    write(
+        tmp_path / "one" / "a.yaml", '# About a | b\nx: "#1"  # not <the> comment: "#"\ny: [1,\n    2]  # two lines\n'
+    )
     write(tmp_path / "one" / "b.yaml", "x: 2\ny: 3\n")
     page = reference.pages(tmp_path)["one"]
     assert page.index("`one=b`") < page.index("## `one=a`"), "the default comes first"
@@ -117,5 +119,5 @@ def test_a_made_up_config(tmp_path: Path) -> None:
 
 
 def test_a_file_that_is_no_mapping_is_refused_by_name(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="list.yaml is no mapping"):
+    with pytest.raises(ValueError, match=r"list\.yaml is no mapping"):
         reference.read_choice(write(tmp_path / "list.yaml", "- 1\n"))
