@@ -8,7 +8,7 @@ LOCKED := --universal --python-version 3.10 --no-annotate --no-header --quiet
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help train dashboard test test-slurm test-ray test-kill lint types format bench lock clean
+.PHONY: help train dashboard test test-slurm test-ray test-kill lint types format bench docs lock clean
 
 help: ## List the targets
 	@echo "Usage: make TARGET [ARGS='...'] [PYTHON=python3.12]"
@@ -56,12 +56,16 @@ bench: $(VENV) ## Measure layers, sampling, replicas, segmentation, loading and 
 	$(BIN)/python benchmarks/control.py
 	$(BIN)/python benchmarks/dashboard.py
 
+docs: $(VENV) ## Build the documentation: site/index.html, which works offline
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet $(ARGS)
+	@echo "site/index.html"
+
 lock: $(VENV) ## Rewrite the locks, keeping its versions; ARGS=--upgrade moves them
 	$(BIN)/uv pip compile pyproject.toml --all-extras $(LOCKED) --output-file requirements.lock $(ARGS)
 	$(BIN)/uv pip compile requirements-ray.in --no-deps $(LOCKED) --output-file requirements-ray.lock $(ARGS)
 
 clean: ## Remove caches and build files (.venv and outputs stay)
-	rm -rf build dist src/*.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf build dist site src/*.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -not -path './.venv/*' -prune -exec rm -rf {} +
 
 # The stamp is written last, so that an install that failed or was interrupted is tried again.
