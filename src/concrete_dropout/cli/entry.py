@@ -26,7 +26,7 @@ from concrete_dropout.cli.leftovers import discard
 from concrete_dropout.cli.places import last_checkpoint, sweeps_of
 from concrete_dropout.cli.stopped import Stopped, has_failed, how_to_continue, of_several
 from concrete_dropout.cli.sweep_end import run_sweep
-from concrete_dropout.errors import RunFailedError, UserError
+from concrete_dropout.errors import RunFailedError, UserError, as_user_error
 
 LAST = "last"  # in place of a path: the checkpoint of the newest run
 FAILED, USER_ERROR, INTERRUPTED = 1, 2, 130
@@ -67,6 +67,8 @@ def command(conf_dir: Path, hydra_main: Callable[[], object]) -> int:
     except KeyboardInterrupt:
         print("\nStopped by Ctrl-C.", file=sys.stderr)
         return INTERRUPTED
+    except PermissionError as error:
+        return _refuse(str(as_user_error(error) or error))
     except BrokenPipeError:  # the reader of a help text (head, less) has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return 0
@@ -77,13 +79,16 @@ class Refusals(Callback):
 
     def on_job_end(self, config: DictConfig, job_return: JobReturn, **kwargs: object) -> None:
         """Hydra's hook."""
-        error = job_return._return_value
-        if job_return.status != JobStatus.FAILED or not isinstance(error, UserError | RunFailedError):
+        if job_return.status != JobStatus.FAILED:
+            return
+        seen = job_return._return_value
+        error = seen if isinstance(seen, RunFailedError) else as_user_error(seen)
+        if error is None:
             return
         if isinstance(error, UserError):
             discard(Path(config.hydra.runtime.output_dir), Path(config.paths.output_dir))
         if config.hydra.mode == RunMode.RUN:  # before Hydra adds a line of its own
-            failed = isinstance(error, RunFailedError) or has_failed(Path(config.hydra.runtime.output_dir), error)
+            failed = isinstance(error, RunFailedError) or has_failed(Path(config.hydra.runtime.output_dir), seen)
             sys.exit(_refuse(str(error), FAILED if failed else USER_ERROR))
         # The other jobs go on, and Hydra raises the first error when all are done.
         print(f"\nJob {config.hydra.job.num} failed: {error}", file=sys.stderr)

@@ -191,8 +191,8 @@ class SegmentationData(BatchedData, ABC):
 def _check_labelled(images: LabelledImages) -> None:
     if not any((images.mask(index) != VOID).any() for index in range(len(images))):
         raise UserError(
-            "All pixels of the training masks are void: there is nothing to learn from. Compare the labels in the masks "
-            "with the class list, and with data.void where there is one."
+            "All pixels of the training masks are void: there is nothing to learn from. Compare the labels in the "
+            "masks with the class list, and with data.void where there is one."
         )
 
 
