@@ -172,6 +172,8 @@ def test_all_views_are_drawn_quiet_and_fit(browser: Any, index: Path, width: int
     with opened(browser, index.as_uri(), width, color_scheme=scheme) as (page, complaints):
         for tab in TABS:
             page.click(f"#tab-{tab}")
+            if tab == "compare":
+                page.wait_for_selector("#panel-compare h2 >> text=Scores")
             assert drawn(page, tab) >= {"p": 3, "calibration": 1, "compare": 2}.get(tab, 0)
             assert page.evaluate("document.documentElement.scrollWidth") <= width, tab
         assert complaints == []
