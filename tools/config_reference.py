@@ -27,6 +27,7 @@ ABOUT = {
     "env": "The world of an agent.",
     "experiment": "Settings of all groups that belong together. Its values win over those of the groups.",
     "hydra": "Folders and logging of the config system.",
+    "hydra/launcher": "Where the jobs of a sweep run, beside the launchers that are plugins of the config system.",
     "logger": "Where metrics go beside the run folder.",
     "model": "The network.",
     "optim": "The optimiser, with a learning rate of its own for the p logits.",
