@@ -104,6 +104,7 @@ def test_versions_are_those_of_the_lock() -> None:
 
 def test_requirements_of_the_image_leave_out_developers_tools() -> None:
     script = ROOT / "docker" / "runtime_requirements.py"
+    subprocess.run([sys.executable, "-m", "doctest", str(script)], check=True)
     command = [sys.executable, str(script), str(ROOT / "pyproject.toml")]
     lines = subprocess.run(command, check=True, capture_output=True, text=True).stdout.splitlines()
     names = {re.split(r"[<>=!;\[ ]", line)[0] for line in lines}
