@@ -68,7 +68,7 @@ def test_jobs_run_on_the_cluster(cluster: tuple[Path, str]) -> None:
     arguments = [
         "-m", *TINY, *BROKEN, "trainer=ddp_cpu", "logger=none", "seed=0,1", "hydra/launcher=ray",
         f"hydra.launcher.ray.init.address={address}", "hydra.launcher.ray.remote.num_cpus=2",
-        f"hydra.sweep.dir='{folder}'",
+        "hydra.sweep.dir=../sweep",
     ]  # fmt: skip
     command = Command(place, *arguments).wait(600)
     assert command.code == 1, command.err
@@ -88,7 +88,8 @@ def test_ray_starts_with_a_sweep_that_finds_none(tmp_path: Path, monkeypatch: py
     monkeypatch.setenv("RAY_worker_niceness", "0")
     folder = tmp_path / "sweep"
     arguments = [*TINY, "trainer=cpu", "logger=none", "seed=0,1", "hydra/launcher=ray", f"hydra.sweep.dir='{folder}'"]
-    command = Command(tmp_path, "-m", *arguments).wait(600)
+    with tempfile.TemporaryDirectory(prefix="ray", dir="/tmp") as session:  # names of sockets may not be long
+        command = Command(tmp_path, "-m", *arguments, f"+hydra.launcher.ray.init._temp_dir={session}").wait(600)
     assert command.code == 0, command.err
     assert [read_json(folder / number / "run.json")["state"] for number in "01"] == ["finished"] * 2
     assert (folder / "report.html").is_file()
