@@ -40,10 +40,11 @@ def evaluate_command(arguments: Sequence[str], conf_dir: Path) -> int:
 
 def _evaluate(request: Request, conf_dir: Path) -> int:
     # torch takes seconds to import: not for --help and misspelled keys
-    from concrete_dropout.cli.evaluation_load import checkpoint_path, is_agent
+    from concrete_dropout.cli.checkpoint_files import find_checkpoint
+    from concrete_dropout.cli.evaluation_load import is_agent
     from concrete_dropout.cli.evaluation_run import EvaluationStopped, evaluate_networks
 
-    kinds = [is_agent(checkpoint_path(path)) for path in request.ckpt]
+    kinds = [is_agent(find_checkpoint(path)) for path in request.ckpt]
     if any(kinds):
         if len(kinds) > 1:
             raise UserError("ckpt: an agent is evaluated by itself, name one checkpoint")
@@ -62,9 +63,9 @@ def _evaluate(request: Request, conf_dir: Path) -> int:
 
 def _evaluate_agent(request: Request) -> None:
     from concrete_dropout.cli.agent_evaluation import evaluate_agent
-    from concrete_dropout.cli.evaluation_load import checkpoint_path
+    from concrete_dropout.cli.checkpoint_files import find_checkpoint
 
-    path, seed = checkpoint_path(request.ckpt[0]), AGENT_SEED if request.seed is None else request.seed
+    path, seed = find_checkpoint(request.ckpt[0]), AGENT_SEED if request.seed is None else request.seed
     result = evaluate_agent(path, request.starts, seed, request.video)
     files = RunFolder(request.out or path.absolute().parent.parent / "evaluation")
     paths = {"numbers": files.write_json("evaluation.json", result.numbers)}

@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import torch
 from hydra.utils import get_object
-from omegaconf import DictConfig, OmegaConf, open_dict
+from omegaconf import DictConfig, OmegaConf
 from torch.utils.data import DataLoader
 
 from concrete_dropout.callbacks import AtomicCheckpointIO
 from concrete_dropout.cli import build
 from concrete_dropout.cli.agent_build import AGENT
 from concrete_dropout.cli.checkpoint import CONFIG_KEY, check_checkpoint
+from concrete_dropout.cli.checkpoint_files import find_checkpoint
 from concrete_dropout.cli.compose import compose_config, plain
 from concrete_dropout.cli.evaluation_request import Request
-from concrete_dropout.cli.networks import build_task
+from concrete_dropout.cli.networks import build_task, without_downloads
 from concrete_dropout.cli.replicated import build_replicas
 from concrete_dropout.cli.typecheck import check_node, closest
 from concrete_dropout.data import ExperimentData, Part
@@ -26,16 +26,10 @@ from concrete_dropout.data.batches import as_is
 from concrete_dropout.data.shifts import REPLACEMENTS, OtherData
 from concrete_dropout.errors import UserError
 from concrete_dropout.evaluation import Member, Subject
-from concrete_dropout.runfolder import CHECKPOINTS
 from concrete_dropout.tasks import RegressionTask
 from concrete_dropout.tasks.base import Task
 from concrete_dropout.tasks.regression import M_STEP_ROWS
 from concrete_dropout.tasks.replicas import ReplicatedTask
-
-
-def checkpoint_path(path: Path) -> Path:
-    """The file; of a run folder, its last checkpoint."""
-    return path / CHECKPOINTS / "last.ckpt" if path.is_dir() else path
 
 
 def is_agent(path: Path) -> bool:
@@ -44,10 +38,6 @@ def is_agent(path: Path) -> bool:
     Raises:
         UserError: it cannot be read, or is of neither.
     """
-    if not path.is_file():
-        raise UserError(
-            f"there is no checkpoint {path}: ckpt names a file or a run's folder, as in ckpt=outputs/mnist/TIME"
-        )
     saved = AtomicCheckpointIO().load_checkpoint(path)
     if CONFIG_KEY in saved and (AGENT in saved or "state_dict" in saved):
         return AGENT in saved
@@ -62,7 +52,7 @@ def load_subjects(request: Request, device: torch.device) -> list[Subject]:
     Raises:
         UserError: a checkpoint, a data.* key or a replica that does not fit.
     """
-    paths = [checkpoint_path(path) for path in request.ckpt]
+    paths = [find_checkpoint(path) for path in request.ckpt]
     subjects = [s for path, name in zip(paths, names_of(paths), strict=True) for s in _of(path, name, request, device)]
     kinds = {type(subject.task).__name__ for subject in subjects}
     if len(kinds) > 1:
@@ -94,15 +84,6 @@ def names_of(paths: list[Path]) -> list[str]:
         if len(set(names)) == len(names):
             return names
     raise UserError("ckpt names the same checkpoint twice")
-
-
-def fingerprint(path: Path) -> str:
-    """A few digits that differ for files that differ."""
-    digest = hashlib.sha256()
-    with path.open("rb") as file:
-        while block := file.read(1 << 20):
-            digest.update(block)
-    return digest.hexdigest()[:16]
 
 
 def other_data(request: Request, subject: Subject, part: Part, conf_dir: Path) -> dict[str, OtherData]:
@@ -140,7 +121,7 @@ def _of(path: Path, name: str, request: Request, device: torch.device) -> list[S
     assert isinstance(cfg, DictConfig)
     _override(cfg.data, request.data, "data")
     check_node("data", plain(cfg)["data"], get_object)
-    _without_downloads(cfg)
+    cfg = without_downloads(cfg)
     if request.threads is not None:
         cfg.threads = request.threads
     facts = {
@@ -211,14 +192,6 @@ def _override(node: DictConfig, settings: Mapping[str, str], prefix: str) -> Non
             node[name] = OmegaConf.from_dotlist([f"value={text}"]).value
         except Exception as error:  # of the YAML parser
             raise UserError(f"{key}={text} is not understood: quote a value that has special characters") from error
-
-
-def _without_downloads(cfg: DictConfig) -> None:
-    """Published weights would be fetched only to be replaced by those of the checkpoint."""
-    with open_dict(cfg):
-        for key, nothing in (("pretrained", False), ("encoder_weights", None), ("weights", None)):
-            if key in cfg.model:
-                cfg.model[key] = nothing
 
 
 def _listed(numbers: tuple[int, ...]) -> str:

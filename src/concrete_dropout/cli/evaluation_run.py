@@ -17,7 +17,8 @@ from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
-from concrete_dropout.cli.evaluation_load import checkpoint_path, fingerprint, load_subjects, other_data
+from concrete_dropout.cli.checkpoint_files import find_checkpoint, sha256
+from concrete_dropout.cli.evaluation_load import load_subjects, other_data
 from concrete_dropout.cli.evaluation_plan import plan_of, wanted_of
 from concrete_dropout.cli.evaluation_request import Request
 from concrete_dropout.cli.evaluation_table import print_tables
@@ -59,7 +60,7 @@ def evaluate_networks(request: Request, conf_dir: Path) -> None:
     subjects = load_subjects(request, device_of(request.device))
     plan = plan_of(request, subjects)
     foreign = other_data(request, subjects[0], plan.shift_part, conf_dir)
-    folder = request.out or _new_folder(checkpoint_path(request.ckpt[0]))
+    folder = request.out or _new_folder(find_checkpoint(request.ckpt[0]))
     store = Store(folder, facts_of(request, plan, subjects))
     passes = [
         (unit, subject, subject.num_batches(unit.part, foreign.get(unit.shift)) * max(max(unit.counts), 1))
@@ -95,12 +96,12 @@ def device_of(name: str) -> torch.device:
 
 def facts_of(request: Request, plan: Plan, subjects: list[Subject]) -> dict[str, Any]:
     """What results.json says besides the results; "identity" must be the same to go on in a folder."""
-    paths = [checkpoint_path(path) for path in request.ckpt]
+    paths = [find_checkpoint(path) for path in request.ckpt]
     task = subjects[0].task
     kinds = {SegmentationTask: "segmentation", ClassificationTask: "classification"}
     return {
         "identity": {
-            "checkpoints": [fingerprint(path) for path in paths],
+            "checkpoints": [sha256(path)[:16] for path in paths],
             "data": request.data,
             "ood": request.ood_data,
             "seed": request.seed,

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 import torch
 from hydra.utils import get_object
-from omegaconf import DictConfig
+from omegaconf import DictConfig, OmegaConf
 from torch import Tensor, nn
 
 from concrete_dropout.cli.factory import factory
@@ -19,6 +19,8 @@ from concrete_dropout.models import GaussianHead
 from concrete_dropout.settings import DropoutSettings, OptimSettings
 from concrete_dropout.tasks import ClassificationTask, RegressionTask, SegmentationTask, Task
 
+# Settings that make a new network start from published weights, and what they are without.
+PUBLISHED_WEIGHTS: Mapping[str, Any] = {"pretrained": False, "encoder_weights": None, "weights": None}
 TASKS: dict[type, type[Task]] = {
     RegressionSpec: RegressionTask,
     ClassificationSpec: ClassificationTask,
@@ -68,6 +70,12 @@ def build_network(cfg: DictConfig, data: DataFacts) -> nn.Module:
         _check_logits(cfg, network, example, spec)
     settings: DropoutSettings = factory(cfg, "dropout")()
     return settings.apply(network, example)
+
+
+def without_downloads(cfg: DictConfig) -> DictConfig:
+    """The config of a network that gets its weights from a checkpoint: published ones would be fetched for nothing."""
+    given = {key: value for key, value in PUBLISHED_WEIGHTS.items() if cfg.model.get(key)}
+    return OmegaConf.merge(cfg, {"model": given})  # type: ignore[return-value]
 
 
 def sizes_of(spec: Any, example: Tensor) -> dict[str, Any]:

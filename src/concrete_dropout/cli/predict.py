@@ -29,7 +29,7 @@ WHAT COMES OUT
                   maps (PNG over the picture, and .npy in nats), all of the picture's size; predictions.csv
 
 KEYS
-  ckpt=PATH         a checkpoint of python train.py; a run's folder stands for its best, else its last one
+  ckpt=PATH         a checkpoint of python train.py; a run's folder stands for its last one
   input=PATH        a file, a folder (with all below it), or a pattern in quotes: input='photos/*.jpg'
   output=null       folder for the results; null: predictions/TIME in the run's folder. Naming the folder of a run
                     that was stopped goes on with it: finished files are left alone

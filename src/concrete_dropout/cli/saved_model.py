@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -16,16 +15,13 @@ from concrete_dropout.callbacks import AtomicCheckpointIO
 from concrete_dropout.cli.agent_build import AGENT
 from concrete_dropout.cli.build import build_data
 from concrete_dropout.cli.checkpoint import CONFIG_KEY, RECIPE_KEY
-from concrete_dropout.cli.networks import build_task
+from concrete_dropout.cli.checkpoint_files import find_checkpoint, sha256
+from concrete_dropout.cli.networks import build_task, without_downloads
 from concrete_dropout.cli.paths import shortest
 from concrete_dropout.data.recipes import Recipe, read_recipe, recipe_of
 from concrete_dropout.errors import UserError
 from concrete_dropout.runfolder import CHECKPOINTS
 from concrete_dropout.tasks import Task
-
-# Settings that make a new network start from published weights, which would be downloaded only to be overwritten.
-PRETRAINED: Mapping[str, Any] = {"pretrained": False, "encoder_weights": None, "weights": None}
-CHUNK = 1 << 20
 
 log = logging.getLogger(__name__)
 
@@ -59,7 +55,7 @@ def load_saved_model(path: Path) -> SavedModel:
     """Build the network of a checkpoint and give it the weights.
 
     Args:
-        path: under ``ckpt``. The folder of a run stands for its best checkpoint, else its last.
+        path: under ``ckpt``, as in ``find_checkpoint``.
 
     Raises:
         UserError: there is no such file, it is no checkpoint of a network, or its data are unknown.
@@ -70,7 +66,7 @@ def load_saved_model(path: Path) -> SavedModel:
     cfg = OmegaConf.create(config)
     recipe = read_recipe(saved[RECIPE_KEY]) if RECIPE_KEY in saved else _recipe_of_the_data(path, cfg)
     with torch.random.fork_rng(devices=[]):  # a new network draws weights
-        task = build_task(_without_downloads(cfg), recipe)
+        task = build_task(without_downloads(cfg), recipe)
     try:
         task.load_state_dict(saved["state_dict"])
     except RuntimeError as error:
@@ -79,20 +75,7 @@ def load_saved_model(path: Path) -> SavedModel:
             f"ckpt={shortest(path)} does not fit the network that its own config builds ({detail}). Was the model's "
             "code changed since? Use the version that wrote the checkpoint"
         ) from error
-    return SavedModel(path, task.eval(), recipe, config, _sha256(path))
-
-
-def find_checkpoint(path: Path) -> Path:
-    """The file that ``ckpt`` names, of which a run's folder may be the short form."""
-    if not path.is_dir():
-        if not path.is_file():
-            raise UserError(f"ckpt={path}: there is no such file. A run keeps its own in RUN/checkpoints/best.ckpt")
-        return path
-    for place in (path / CHECKPOINTS, path):
-        for name in ("best.ckpt", "last.ckpt"):
-            if (place / name).is_file():
-                return place / name
-    raise UserError(f"ckpt={path} is a folder without checkpoints/best.ckpt or checkpoints/last.ckpt: name a file")
+    return SavedModel(path, task.eval(), recipe, config, sha256(path))
 
 
 def _config(path: Path, saved: Mapping[str, Any]) -> dict[str, Any]:
@@ -128,16 +111,3 @@ def _recipe_of_the_data(path: Path, cfg: DictConfig) -> Recipe:
     if recipe is None:
         raise UserError(f"{name}, and data of {cfg.data._target_} have none")
     return recipe
-
-
-def _without_downloads(cfg: DictConfig) -> DictConfig:
-    given = {key: value for key, value in PRETRAINED.items() if cfg.model.get(key)}
-    return OmegaConf.merge(cfg, {"model": given})  # type: ignore[return-value]
-
-
-def _sha256(path: Path) -> str:
-    digest = hashlib.sha256()
-    with path.open("rb") as file:
-        while chunk := file.read(CHUNK):
-            digest.update(chunk)
-    return digest.hexdigest()
