@@ -48,9 +48,9 @@ def make(kind: str = "concrete", **settings: Any) -> Agent:
     population = RBFPolicies(
         world.features.number, world.limits, size=4, units=10, scale=world.feature_scale, generator=generator
     )
-    search = SearchSettings(iterations=6, select_every=4)
+    settings = {"search": SearchSettings(iterations=6, select_every=4, scouting=3), "starts": 5} | settings
     explore(world, data, 1, generator)
-    return Agent(world, task, data, population, AgentSettings(search=search, starts=5, **settings), trainer, generator)
+    return Agent(world, task, data, population, AgentSettings(**settings), trainer, generator)
 
 
 @pytest.mark.parametrize("kind", ["none", "fixed", "concrete"])
@@ -64,6 +64,25 @@ def test_episodes_add_experience(kind: str) -> None:
     assert 0 <= outcome.model_return <= 25
     agent.play()
     assert agent.task.num_train == 50
+
+
+def test_new_policies_scout_in_the_mean_model() -> None:
+    agent = make("fixed", search=SearchSettings(iterations=1, select_every=0, scouting=2))
+    seen: list[tuple[int, bool]] = []
+    imagine = agent.imagine
+
+    def watched(population: Any, particles: int, reward: Any, seed: int, mean_model: bool = False) -> torch.Tensor:
+        returns = imagine(population, particles, reward, seed, mean_model)
+        again = imagine(population, particles, reward, seed + 1, mean_model)
+        seen.append((population.size, mean_model))
+        assert not torch.equal(returns, again)  # other starts in any case
+        return returns
+
+    agent.imagine = watched  # type: ignore[method-assign]
+    agent.play()
+    agent.play()
+    searched = [(4, True), (4, True), (4, False), (4, False)]  # scouting, search, choice
+    assert seen == [*searched, (2, True), (2, True), (4, False), (4, False)]
 
 
 def test_the_chosen_policy_is_the_one_that_acts() -> None:

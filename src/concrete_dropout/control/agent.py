@@ -16,7 +16,7 @@ from torch import Tensor
 
 from concrete_dropout.control.policies import Population
 from concrete_dropout.control.rollouts import Policy, match_moments, rollout, spread, total_reward
-from concrete_dropout.control.search import SearchSettings, begin_anew, search
+from concrete_dropout.control.search import SearchSettings, begin_anew, scout, search
 from concrete_dropout.control.worlds import Judgement, World
 from concrete_dropout.data.transitions import TransitionsData
 from concrete_dropout.tasks.dynamics import DynamicsTask
@@ -101,9 +101,11 @@ class Agent:
     def play(self) -> Outcome:
         """One episode: learn, improve, choose, be judged, act."""
         self.fit()
+        search_settings, new = self.settings.search, torch.arange(self.population.size)
         if self.episode:
-            begin_anew(self.population, self.chosen, self.settings.search.islands, self.generator)
-        search(self.population, self.climb, self.settings.search, self.generator)
+            new = begin_anew(self.population, self.chosen, search_settings.islands, self.generator)
+        scout(self.population, new, self.climb_mean_model, search_settings, self.generator)
+        search(self.population, self.climb, search_settings, self.generator)
         self.chosen, model_return = self.choose()
         judgement = self.world.judge(self.policy(), self.settings.starts, self.generator)
         self.data.add(self.world.judge(self.policy(), 1, self.generator).episodes[0])
@@ -123,6 +125,10 @@ class Agent:
     def climb(self, population: Population, seed: int) -> Tensor:
         """Shaped returns (K, P) of all policies in the model: what the search climbs."""
         return self.imagine(population, self.settings.particles, self.world.shaped_reward, seed)
+
+    def climb_mean_model(self, population: Population, seed: int) -> Tensor:
+        """The same in the mean model, from K starts: what new policies climb first."""
+        return self.imagine(population, self.settings.particles, self.world.shaped_reward, seed, mean_model=True)
 
     @torch.no_grad()
     def choose(self) -> tuple[int, float]:
@@ -152,11 +158,18 @@ class Agent:
         self.episode, self.chosen = state["episode"], state["chosen"]
         self.data.load_state_dict(state["data"])
 
-    def imagine(self, population: Population, particles: int, reward: Callable[[Tensor], Tensor], seed: int) -> Tensor:
+    def imagine(
+        self,
+        population: Population,
+        particles: int,
+        reward: Callable[[Tensor], Tensor],
+        seed: int,
+        mean_model: bool = False,
+    ) -> Tensor:
         """Returns (K, P) of rollouts through K function draws of the model; starts and draws are those of the seed."""
         luck = torch.Generator().manual_seed(seed)
         start = spread(self.world.start(particles, luck), population.size)
-        draws = 0 if self.settings.mean_model else particles
+        draws = 0 if mean_model or self.settings.mean_model else particles
         with self.task.function_draws(draws, seed=seed, mask=self.task.mask) as step:
 
             def dynamics(states: Tensor, seen: Tensor, actions: Tensor) -> Tensor:

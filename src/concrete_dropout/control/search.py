@@ -6,6 +6,10 @@ of the population is therefore replaced by changed copies of the better half.
 A population may live on several islands, whose policies only replace each other. After an episode one island begins
 anew: in a model that has become better, a fresh search often finds what the old one cannot reach any more.
 
+New policies first scout by themselves, in an easier world than the one in which they have to stand: the mean model.
+Functions that differ leave few gradients that all of them share until a policy has found roughly what to do; from there
+on they make it robust.
+
 Starts and function draws stay the same for some iterations. With new ones at every step, gradients point elsewhere each
 time, and policies do not get far where functions differ much; with the same ones for ever, they fit these few alone.
 """
@@ -13,7 +17,7 @@ time, and policies do not get far where functions differ much; with the same one
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -35,6 +39,7 @@ class SearchSettings:
         spread: how much copies are changed, in standard deviations of each parameter.
         renew_every: iterations with the same starts and function draws.
         islands: parts of the population that do not replace each other; all but the best begin anew in every episode.
+        scouting: iterations of new policies in the mean model, before they join the others.
     """
 
     iterations: int = 300
@@ -44,12 +49,13 @@ class SearchSettings:
     spread: float = 0.2
     renew_every: int = 25
     islands: int = 2
+    scouting: int = 0
 
     def __post_init__(self) -> None:
         for key in ("iterations", "lr", "clip", "renew_every", "islands"):
             if not getattr(self, key) > 0:
                 raise ValueError(f"agent.search.{key}={getattr(self, key)} must be above 0")
-        for key in ("select_every", "spread"):
+        for key in ("select_every", "spread", "scouting"):
             if not getattr(self, key) >= 0:
                 raise ValueError(f"agent.search.{key}={getattr(self, key)} must be 0 or more")
 
@@ -153,8 +159,20 @@ def islands_of(size: int, islands: int) -> list[Tensor]:
     return list(torch.arange(size).tensor_split(min(islands, size)))
 
 
-def begin_anew(population: Population, best: int, islands: int, generator: torch.Generator) -> None:
-    """New policies on all islands but the one of the ``best``; with one island nothing changes."""
-    for island in islands_of(population.size, islands):
-        if best not in island.tolist():
-            population.renew(island, generator)
+def begin_anew(population: Population, best: int, islands: int, generator: torch.Generator) -> Tensor:
+    """New policies on all islands but the one of the ``best``; their numbers. With one island nothing changes."""
+    renewed = [island for island in islands_of(population.size, islands) if best not in island.tolist()]
+    for island in renewed:
+        population.renew(island, generator)
+    return torch.cat([*renewed, torch.empty(0, dtype=torch.long)])
+
+
+def scout(
+    population: Population, new: Tensor, objective: Objective, settings: SearchSettings, generator: torch.Generator
+) -> None:
+    """Let the new policies, (n,) numbers, climb an objective of their own for a while."""
+    if not settings.scouting or not len(new):
+        return
+    scouts = population.part(new)
+    search(scouts, objective, replace(settings, iterations=settings.scouting, islands=1), generator)
+    population.put(new, scouts)
