@@ -5,7 +5,7 @@ import torch
 from torch import Tensor
 
 from concrete_dropout.control.policies import MLPPolicies, Population
-from concrete_dropout.control.search import SearchSettings, begin_anew, clipped, scout, search, select
+from concrete_dropout.control.search import SearchSettings, begin_anew, clipped, search, select
 
 
 def make(size: int = 8) -> Population:
@@ -101,27 +101,6 @@ def test_all_islands_but_the_best_begin_anew(islands: int, changed: list[int]) -
     assert new.tolist() == changed
     weight = next(population.parameters())
     assert [i for i in range(8) if not torch.equal(weight[i], before[0][i])] == changed
-
-
-def test_scouts_improve_by_themselves() -> None:
-    population = make(6)
-    before = closeness(population).mean(0)
-    seen: list[int] = []
-
-    def objective(scouts: Population, seed: int) -> Tensor:
-        seen.append(scouts.size)
-        return closeness(scouts)
-
-    settings = SearchSettings(iterations=3, lr=0.05, select_every=0, scouting=40)
-    generator = torch.Generator().manual_seed(3)
-    scout(population, torch.tensor([1, 4]), objective, settings, generator)
-    after = closeness(population).mean(0)
-    assert seen == [2] * 40
-    assert (after > before).tolist() == [False, True, False, False, True, False]
-    assert torch.equal(after[[0, 2, 3, 5]], before[[0, 2, 3, 5]])
-    scout(population, torch.arange(0), objective, settings, generator)
-    scout(population, torch.arange(6), objective, SearchSettings(scouting=0), generator)
-    assert len(seen) == 40
 
 
 def test_no_selection_near_the_end() -> None:

@@ -16,8 +16,9 @@ from torch import Tensor
 
 from concrete_dropout.control.policies import Population
 from concrete_dropout.control.rollouts import Policy, match_moments, rollout, spread, total_reward
-from concrete_dropout.control.search import SearchSettings, begin_anew, scout, search
-from concrete_dropout.control.worlds import Judgement, World
+from concrete_dropout.control.scouting import Scouts
+from concrete_dropout.control.search import SearchSettings, begin_anew, search
+from concrete_dropout.control.worlds import Judgement, Reward, World
 from concrete_dropout.data.transitions import TransitionsData
 from concrete_dropout.tasks.dynamics import DynamicsTask
 
@@ -33,6 +34,7 @@ class AgentSettings:
         choosing_particles: the same, when the best policy is chosen by its true reward.
         starts: that a policy is judged from, in the true world.
         mean_model: roll out through the model without dropout instead of function draws: a control.
+        scouts_act: let the best scout act where the mean model promises more of it than of the chosen policy.
         moment_matching: draw particles anew from a Gaussian after every step, as Deep PILCO does.
         search: of policies.
     """
@@ -43,6 +45,7 @@ class AgentSettings:
     choosing_particles: int = 32
     starts: int = 50
     mean_model: bool = False
+    scouts_act: bool = True
     moment_matching: bool = False
     search: SearchSettings = field(default_factory=SearchSettings)
 
@@ -95,22 +98,26 @@ class Agent:
     ) -> None:
         self.world, self.task, self.data, self.population = world, task, data, population
         self.settings, self.make_trainer, self.generator = settings, make_trainer, generator
+        self.scouts = Scouts(population.part(torch.arange(population.size)))
         self.episode = 0  # played so far
         self.chosen = 0  # the policy that acted last
 
     def play(self) -> Outcome:
-        """One episode: learn, improve, choose, be judged, act."""
+        """One episode: learn, scout, improve, choose, be judged, act."""
         self.fit()
-        search_settings, new = self.settings.search, torch.arange(self.population.size)
+        new = torch.arange(self.population.size)
         if self.episode:
-            new = begin_anew(self.population, self.chosen, search_settings.islands, self.generator)
-        scout(self.population, new, self.climb_mean_model, search_settings, self.generator)
-        search(self.population, self.climb, search_settings, self.generator)
-        self.chosen, model_return = self.choose()
+            new = begin_anew(self.population, self.chosen, self.settings.search.islands, self.generator)
+        if self.settings.search.scouting:
+            self.scouts.climb(self.climb_mean_model, self.settings.search, self.generator)
+            self.scouts.lead(self.population, new, self.promises(self.scouts.population, mean_model=True))
+        search(self.population, self.climb, self.settings.search, self.generator)
+        promises = self.promises(self.population)
+        self.chosen = int(promises.argmax())
         judgement = self.world.judge(self.policy(), self.settings.starts, self.generator)
-        self.data.add(self.world.judge(self.policy(), 1, self.generator).episodes[0])
+        self.data.add(self.world.judge(self.actor(), 1, self.generator).episodes[0])
         self.episode += 1
-        return Outcome(self.episode, self.chosen, model_return, judgement)
+        return Outcome(self.episode, self.chosen, float(promises.max()), judgement)
 
     def fit(self) -> None:
         """Train the model on all that was seen, from where it is."""
@@ -127,15 +134,23 @@ class Agent:
         return self.imagine(population, self.settings.particles, self.world.shaped_reward, seed)
 
     def climb_mean_model(self, population: Population, seed: int) -> Tensor:
-        """The same in the mean model, from K starts: what new policies climb first."""
+        """The same in the mean model, from K starts: what scouts climb."""
         return self.imagine(population, self.settings.particles, self.world.shaped_reward, seed, mean_model=True)
 
     @torch.no_grad()
-    def choose(self) -> tuple[int, float]:
-        """The policy with the highest true reward in the model, and that."""
+    def promises(self, population: Population, mean_model: bool = False) -> Tensor:
+        """True rewards (P,) in the model, means over function draws, or in the mean model alone."""
         seed = int(torch.randint(2**62, (), generator=self.generator))
-        returns = self.imagine(self.population, self.settings.choosing_particles, self.world.reward, seed).mean(0)
-        return int(returns.argmax()), float(returns.max())
+        return self.imagine(population, self.settings.choosing_particles, self.world.reward, seed, mean_model).mean(0)
+
+    def actor(self) -> Policy:
+        """Who makes the next experience: the chosen policy, or the best scout where the mean model promises more."""
+        best = self.scouts.best
+        if best is None or not self.settings.scouts_act:
+            return self.policy()
+        both = self.population.part(torch.tensor([self.chosen, self.chosen]))
+        both.put(torch.tensor([1]), self.scouts.population.part(torch.tensor([best])))
+        return both.single(int(self.promises(both, mean_model=True).argmax()))
 
     def policy(self, number: int | None = None) -> Policy:
         """One policy of the population, by default the chosen one, for features (K, 1, D)."""
@@ -149,6 +164,7 @@ class Agent:
             "episode": self.episode,
             "chosen": self.chosen,
             "data": self.data.state_dict(),
+            "scouts": self.scouts.state_dict(),
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -157,14 +173,11 @@ class Agent:
         self.generator.set_state(state["generator"])
         self.episode, self.chosen = state["episode"], state["chosen"]
         self.data.load_state_dict(state["data"])
+        if "scouts" in state:  # agents of before had none
+            self.scouts.load_state_dict(state["scouts"])
 
     def imagine(
-        self,
-        population: Population,
-        particles: int,
-        reward: Callable[[Tensor], Tensor],
-        seed: int,
-        mean_model: bool = False,
+        self, population: Population, particles: int, reward: Reward, seed: int, mean_model: bool = False
     ) -> Tensor:
         """Returns (K, P) of rollouts through K function draws of the model; starts and draws are those of the seed."""
         luck = torch.Generator().manual_seed(seed)

@@ -6,10 +6,6 @@ of the population is therefore replaced by changed copies of the better half.
 A population may live on several islands, whose policies only replace each other. After an episode one island begins
 anew: in a model that has become better, a fresh search often finds what the old one cannot reach any more.
 
-New policies first scout by themselves, in an easier world than the one in which they have to stand: the mean model.
-Functions that differ leave few gradients that all of them share until a policy has found roughly what to do; from there
-on they make it robust.
-
 Starts and function draws stay the same for some iterations. With new ones at every step, gradients point elsewhere each
 time, and policies do not get far where functions differ much; with the same ones for ever, they fit these few alone.
 """
@@ -17,7 +13,7 @@ time, and policies do not get far where functions differ much; with the same one
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -39,7 +35,7 @@ class SearchSettings:
         spread: how much copies are changed, in standard deviations of each parameter.
         renew_every: iterations with the same starts and function draws.
         islands: parts of the population that do not replace each other; all but the best begin anew in every episode.
-        scouting: iterations of new policies in the mean model, before they join the others.
+        scouting: iterations of scouts in the mean model, before; 0 for no scouts. See ``Scouts``.
     """
 
     iterations: int = 300
@@ -165,14 +161,3 @@ def begin_anew(population: Population, best: int, islands: int, generator: torch
     for island in renewed:
         population.renew(island, generator)
     return torch.cat([*renewed, torch.empty(0, dtype=torch.long)])
-
-
-def scout(
-    population: Population, new: Tensor, objective: Objective, settings: SearchSettings, generator: torch.Generator
-) -> None:
-    """Let the new policies, (n,) numbers, climb an objective of their own for a while."""
-    if not settings.scouting or not len(new):
-        return
-    scouts = population.part(new)
-    search(scouts, objective, replace(settings, iterations=settings.scouting, islands=1), generator)
-    population.put(new, scouts)
