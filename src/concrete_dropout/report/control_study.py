@@ -13,7 +13,7 @@ from concrete_dropout.plots.control import over_episodes
 from concrete_dropout.report.components import Section, figure, grid, paragraph, table
 from concrete_dropout.report.control_record import best, component, component_names, episodes, is_agent, line, reward
 from concrete_dropout.report.html import Html, join
-from concrete_dropout.report.record import Record, finite, mapping
+from concrete_dropout.report.record import Record, dicts, finite, mapping
 from concrete_dropout.report.statistics import Summary, summarise
 from concrete_dropout.report.study_record import Study
 from concrete_dropout.report.text import number, plus_minus
@@ -165,9 +165,18 @@ def _rewards(study: Study) -> Section:
 def _panels(study: Study) -> Section:
     """Probabilities of every layer, and the epistemic standard deviation of every component."""
     records = [record for agents in agents_of(study) for record in agents.records]
-    layers = list(dict.fromkeys(name for record in records for e in episodes(record) for name in mapping(e.get("p"))))
+    active = {name for record in records for e in episodes(record) for name in mapping(e.get("p"))}
+    layers = list(dict.fromkeys([*(name for record in records for name in _layers(record)), *sorted(active)]))
     names = list(dict.fromkeys(name for record in records for name in component_names(record)))
-    parts = [_lines(study, partial(_p, layer), f"p of {layer}", "Dropout probability") for layer in layers]
+    parts = [
+        _lines(
+            study,
+            partial(_p, layer),
+            f"p of {layer}" if layer in active else f"p of {layer}: drops nothing",
+            "Dropout probability",
+        )
+        for layer in (layers if active else ())
+    ]
     parts += [
         _lines(study, partial(_epistemic, name), f"{name}: epistemic std", "Units of the state, one step ahead")
         for name in names
@@ -179,8 +188,15 @@ def _panels(study: Study) -> Section:
     return Section("panels", "The paper's panels", join([intro, grid(parts)]))
 
 
+def _layers(record: Record) -> list[str]:
+    """All dropout layers of a run, also those that drop nothing: the paper has a panel of the inputs' as well."""
+    return [str(layer["name"]) for layer in dicts(record.run.get("layers")) if layer.get("name")]
+
+
 def _p(layer: str, entry: dict[str, Any]) -> float | None:
-    return finite(mapping(entry.get("p")).get(layer))
+    """Probability of a layer: 0 where it drops nothing beside others that do. Without any dropout there is none."""
+    found = mapping(entry.get("p"))
+    return finite(found.get(layer, 0.0)) if found else None
 
 
 def _epistemic(name: str, entry: dict[str, Any]) -> float | None:
