@@ -101,11 +101,10 @@ def test_who_acts(scouts_act: bool, promised: bool) -> None:
     agent.chosen, agent.scouts.best = 2, 1
     order = torch.tensor([1.0, 2.0]) if promised else torch.tensor([2.0, 1.0])
     agent.promises = lambda population, mean_model=False: order  # type: ignore[method-assign]
-    scout, chosen = agent.scouts.population.single(1), agent.policy()
+    assert agent.scout_promises_more() is (scouts_act and promised)
     features = torch.randn(7, 1, 5)
-    expected = scout if scouts_act and promised else chosen
-    assert not torch.equal(scout(features), chosen(features))
-    torch.testing.assert_close(agent.actor()(features), expected(features))
+    expected = agent.scouts.population.single(1)(features)
+    torch.testing.assert_close(agent.scouts.best_policy()(features), expected)
 
 
 def test_the_chosen_policy_promises_most() -> None:

@@ -52,6 +52,7 @@ def measured(agent: Agent, outcome: Outcome) -> tuple[dict[str, float], dict[str
         "num_train": agent.task.num_train,
         "reward": {"mean": metrics["test/reward"], "std": metrics["test/reward_std"], "starts": len(returns)},
         "model_reward": outcome.model_return,
+        "scout_acted": outcome.scout_acted,
         "p": p,
         "components": components,
         "honesty": metrics["test/honesty"],

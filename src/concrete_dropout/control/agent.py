@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import pytorch_lightning as pl
@@ -62,14 +63,16 @@ class Outcome:
 
     Attributes:
         episode: its number; the first with a learned policy is 1.
-        chosen: which policy of the population acted.
+        chosen: which policy of the population was judged.
         model_return: of that policy, inside of the learned model.
+        scout_acted: whether a scout made the experience of this episode instead of the chosen policy.
         judgement: of it, in the true world. Its episodes are not trained on.
     """
 
     episode: int
     chosen: int
     model_return: float
+    scout_acted: bool
     judgement: Judgement
 
 
@@ -100,7 +103,7 @@ class Agent:
         self.settings, self.make_trainer, self.generator = settings, make_trainer, generator
         self.scouts = Scouts(population.part(torch.arange(population.size)))
         self.episode = 0  # played so far
-        self.chosen = 0  # the policy that acted last
+        self.chosen = 0  # the policy that was judged last
 
     def play(self) -> Outcome:
         """One episode: learn, scout, improve, choose, be judged, act."""
@@ -109,15 +112,17 @@ class Agent:
         if self.episode:
             new = begin_anew(self.population, self.chosen, self.settings.search.islands, self.generator)
         if self.settings.search.scouting:
-            self.scouts.climb(self.climb_mean_model, self.settings.search, self.generator)
+            self.scouts.climb(partial(self.climb, mean_model=True), self.settings.search, self.generator)
             self.scouts.lead(self.population, new, self.promises(self.scouts.population, mean_model=True))
         search(self.population, self.climb, self.settings.search, self.generator)
         promises = self.promises(self.population)
         self.chosen = int(promises.argmax())
         judgement = self.world.judge(self.policy(), self.settings.starts, self.generator)
-        self.data.add(self.world.judge(self.actor(), 1, self.generator).episodes[0])
+        scout_acts = self.scout_promises_more()
+        actor = self.scouts.best_policy() if scout_acts else self.policy()
+        self.data.add(self.world.judge(actor, 1, self.generator).episodes[0])
         self.episode += 1
-        return Outcome(self.episode, self.chosen, float(promises.max()), judgement)
+        return Outcome(self.episode, self.chosen, float(promises.max()), scout_acts, judgement)
 
     def fit(self) -> None:
         """Train the model on all that was seen, from where it is."""
@@ -129,13 +134,9 @@ class Agent:
         spec = self.data.spec
         self.task.follow(spec.num_train, spec.inputs, spec.targets)
 
-    def climb(self, population: Population, seed: int) -> Tensor:
-        """Shaped returns (K, P) of all policies in the model: what the search climbs."""
-        return self.imagine(population, self.settings.particles, self.world.shaped_reward, seed)
-
-    def climb_mean_model(self, population: Population, seed: int) -> Tensor:
-        """The same in the mean model, from K starts: what scouts climb."""
-        return self.imagine(population, self.settings.particles, self.world.shaped_reward, seed, mean_model=True)
+    def climb(self, population: Population, seed: int, mean_model: bool = False) -> Tensor:
+        """Shaped returns (K, P) of all policies in the model, or in the mean model: what a search climbs."""
+        return self.imagine(population, self.settings.particles, self.world.shaped_reward, seed, mean_model)
 
     @torch.no_grad()
     def promises(self, population: Population, mean_model: bool = False) -> Tensor:
@@ -143,14 +144,12 @@ class Agent:
         seed = int(torch.randint(2**62, (), generator=self.generator))
         return self.imagine(population, self.settings.choosing_particles, self.world.reward, seed, mean_model).mean(0)
 
-    def actor(self) -> Policy:
-        """Who makes the next experience: the chosen policy, or the best scout where the mean model promises more."""
-        best = self.scouts.best
-        if best is None or not self.settings.scouts_act:
-            return self.policy()
-        both = self.population.part(torch.tensor([self.chosen, self.chosen]))
-        both.put(torch.tensor([1]), self.scouts.population.part(torch.tensor([best])))
-        return both.single(int(self.promises(both, mean_model=True).argmax()))
+    def scout_promises_more(self) -> bool:
+        """Whether a scout acts: the mean model promises more of the best one than of the chosen policy."""
+        if self.scouts.best is None or not self.settings.scouts_act:
+            return False
+        chosen, scout = self.promises(self.scouts.beside(self.population, self.chosen), mean_model=True)
+        return bool(scout > chosen)
 
     def policy(self, number: int | None = None) -> Policy:
         """One policy of the population, by default the chosen one, for features (K, 1, D)."""

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from concrete_dropout.control.policies import Population
+from concrete_dropout.control.rollouts import Policy
 from concrete_dropout.control.search import Objective, SearchSettings, begin_anew, search
 
 
@@ -41,6 +42,18 @@ class Scouts:
         order = promises.argsort(descending=True)
         self.best = int(order[0])
         population.put(places, self.population.part(order[: len(places)]))
+
+    def best_policy(self) -> Policy:
+        """The one that the mean model promised most when they led."""
+        assert self.best is not None, "scouts have not led yet"
+        return self.population.single(self.best)
+
+    def beside(self, population: Population, number: int) -> Population:
+        """Two policies: the one with this number, and the best scout."""
+        assert self.best is not None, "scouts have not led yet"
+        both = population.part(torch.tensor([number, number]))
+        both.put(torch.tensor([1]), self.population.part(torch.tensor([self.best])))
+        return both
 
     def state_dict(self) -> dict[str, Any]:
         """In tensors and numbers."""
