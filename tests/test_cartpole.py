@@ -23,6 +23,7 @@ TINY = [
     f"agent.episodes={EPISODES}",
     f"trainer.max_steps={STEPS}",
     "agent.search.iterations=4",
+    "agent.search.scouting=3",
     "agent.starts=5",
     "policy.size=4",
     "model.hidden=[16,16]",
