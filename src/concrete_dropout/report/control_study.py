@@ -166,7 +166,7 @@ def _panels(study: Study) -> Section:
     """Probabilities of every layer, and the epistemic standard deviation of every component."""
     records = [record for agents in agents_of(study) for record in agents.records]
     active = {name for record in records for e in episodes(record) for name in mapping(e.get("p"))}
-    layers = list(dict.fromkeys([*(name for record in records for name in _layers(record)), *sorted(active)]))
+    layers = sorted(active | {name for record in records for name in _layers(record)}, key=_in_order)
     names = list(dict.fromkeys(name for record in records for name in component_names(record)))
     parts = [
         _lines(
@@ -175,7 +175,7 @@ def _panels(study: Study) -> Section:
             f"p of {layer}" if layer in active else f"p of {layer}: drops nothing",
             "Dropout probability",
         )
-        for layer in (layers if active else ())
+        for layer in layers
     ]
     parts += [
         _lines(study, partial(_epistemic, name), f"{name}: epistemic std", "Units of the state, one step ahead")
@@ -189,8 +189,14 @@ def _panels(study: Study) -> Section:
 
 
 def _layers(record: Record) -> list[str]:
-    """All dropout layers of a run, also those that drop nothing: the paper has a panel of the inputs' as well."""
-    return [str(layer["name"]) for layer in dicts(record.run.get("layers")) if layer.get("name")]
+    """The layers of a run with dropout, also those that drop nothing: the paper has a panel of the inputs' as well."""
+    layers = [layer for layer in dicts(record.run.get("layers")) if layer.get("name")]
+    return [str(layer["name"]) for layer in layers] if any(layer.get("kind") != "none" for layer in layers) else []
+
+
+def _in_order(name: str) -> list[tuple[int, str]]:
+    """Layers by their numbers: layers.3 before layers.12."""
+    return [(int(part), "") if part.isdigit() else (-1, part) for part in name.split(".")]
 
 
 def _p(layer: str, entry: dict[str, Any]) -> float | None:
@@ -208,4 +214,5 @@ def _lines(study: Study, read: Read, title: str, y: str) -> Html:
     found = {agents.label: agents.over(read) for agents in agents_of(study)}
     lines = {label: points for label, (points, _) in found.items() if points[0]}
     made = over_episodes(lines, title, y, spread={label: band for label, (_, band) in found.items()})
+    made.update_yaxes(rangemode="tozero")
     return figure(made, alt=title)
