@@ -30,7 +30,7 @@ from concrete_dropout.control.policies import Population, RBFPolicies
 from concrete_dropout.control.rollouts import rollout, spread, total_reward
 from concrete_dropout.control.search import clipped
 from concrete_dropout.control.worlds import CartPoleWorld
-from concrete_dropout.models import MLP
+from concrete_dropout.models import SkipMLP
 from concrete_dropout.scaling import Affine
 from concrete_dropout.tasks import DynamicsTask
 
@@ -70,7 +70,7 @@ def search_iterations(policies: int, particles: int, rounds: int) -> dict[str, A
     world = CartPoleWorld()
     num_inputs, num_outputs = world.features.number + 1, world.features.size
     network = swap_dropout(
-        MLP(num_inputs, num_outputs, hidden=(200, 200)), "concrete", example_input=torch.zeros(1, num_inputs)
+        SkipMLP(num_inputs, num_outputs, hidden=(200, 200)), "concrete", example_input=torch.zeros(1, num_inputs)
     )
     scales = {"inputs": Affine.identity(num_inputs), "targets": Affine.identity(num_outputs)}
     task = DynamicsTask(network, num_train=100, noise="homoscedastic", mask="bernoulli", **scales)

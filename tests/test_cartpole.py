@@ -23,6 +23,7 @@ TINY = [
     f"agent.episodes={EPISODES}",
     f"trainer.max_steps={STEPS}",
     "agent.search.iterations=4",
+    "agent.search.scouting=3",
     "agent.starts=5",
     "policy.size=4",
     "model.hidden=[16,16]",
@@ -112,6 +113,8 @@ def test_the_numbers_of_every_episode_are_kept(runs: Runs) -> None:
         for component in entry["components"].values():
             assert component["ratio"] == pytest.approx(component["epistemic"] / component["error"])
             assert component["epistemic"] > 0
+            assert component["observed_error"] > 0
+        assert entry["scout_acted"] in (True, False)
         assert 0 <= entry["far"]["calibration_rmse"] <= 1
         assert len(entry["far"]["bundles"][0]["observed"]) == 26
         assert all(0 < p < 1 for p in entry["p"].values())
@@ -119,7 +122,7 @@ def test_the_numbers_of_every_episode_are_kept(runs: Runs) -> None:
     metrics = {row["metric"] for row in rows(runs.whole / "metrics.csv")}
     assert {"test/reward", "test/reward_std", "test/model_reward", "test/epistemic_theta", "train/nll"} <= metrics
     layers = {row["layer"] for row in rows(runs.whole / "dropout.csv")}
-    assert layers == {"layers.3", "layers.6"}  # all inputs are needed: none is dropped
+    assert layers == {"network.layers.3", "network.layers.6"}  # all inputs are needed: none is dropped
     record = read(runs.whole / "run.json")
     assert (record["state"], record["step"], record["episode"]) == ("finished", EPISODES * STEPS, EPISODES)
 

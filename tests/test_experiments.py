@@ -38,7 +38,14 @@ CROPS = ["data.crop=32", "data.batch_size=2"]
 CACHE = ["data.cache_dir=cache"]
 DENSENET = ["model.blocks=[1,1,1]", "model.growth=4", "model.first_filters=8", *CROPS]
 CAMVID = [*DENSENET, *CACHE, "trainer.check_val_every_n_epoch=1"]
-AGENT = ["agent.episodes=1", "agent.search.iterations=1", "agent.starts=2", "policy.size=2", *MLP]
+AGENT = [
+    "agent.episodes=1",
+    "agent.search.iterations=1",
+    "agent.search.scouting=1",
+    "agent.starts=2",
+    "policy.size=2",
+    *MLP,
+]
 MNIST = ["data.val_size=20", *MLP]
 # experiment -> what it needs beside, and what makes it small
 SPECIAL: dict[str, list[str]] = {

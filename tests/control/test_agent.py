@@ -48,9 +48,9 @@ def make(kind: str = "concrete", **settings: Any) -> Agent:
     population = RBFPolicies(
         world.features.number, world.limits, size=4, units=10, scale=world.feature_scale, generator=generator
     )
-    search = SearchSettings(iterations=6, select_every=4)
+    settings = {"search": SearchSettings(iterations=6, select_every=4, scouting=3), "starts": 5} | settings
     explore(world, data, 1, generator)
-    return Agent(world, task, data, population, AgentSettings(search=search, starts=5, **settings), trainer, generator)
+    return Agent(world, task, data, population, AgentSettings(**settings), trainer, generator)
 
 
 @pytest.mark.parametrize("kind", ["none", "fixed", "concrete"])
@@ -66,13 +66,54 @@ def test_episodes_add_experience(kind: str) -> None:
     assert agent.task.num_train == 50
 
 
-def test_the_chosen_policy_is_the_one_that_acts() -> None:
+def test_scouts_climb_the_mean_model_first() -> None:
+    agent = make("fixed", search=SearchSettings(iterations=1, select_every=0, scouting=2))
+    seen: list[tuple[int, bool]] = []
+    imagine = agent.imagine
+
+    def watched(population: Any, particles: int, reward: Any, seed: int, mean_model: bool = False) -> torch.Tensor:
+        seen.append((population.size, mean_model))
+        return imagine(population, particles, reward, seed, mean_model)
+
+    agent.imagine = watched  # type: ignore[method-assign]
+    agent.play()
+    # Two iterations of scouts, their promises; one of the policies, their promises; then who of two acts.
+    assert seen == [(4, True)] * 3 + [(4, False)] * 2 + [(2, True)]
+    assert agent.scouts.best is not None
+
+
+def test_the_best_scouts_take_free_places() -> None:
     agent = make()
+    scouts = agent.scouts
+    scouts.population.renew(torch.arange(4), torch.Generator().manual_seed(9))
+    scouts.lead(agent.population, torch.tensor([3, 0]), promises=torch.tensor([1.0, 4.0, 2.0, 3.0]))
+    assert scouts.best == 1
+    for place, scout in ((3, 1), (0, 3)):
+        for mine, its in zip(agent.population.parameters(), scouts.population.parameters(), strict=True):
+            assert torch.equal(mine[place], its[scout])
+
+
+@pytest.mark.parametrize(("scouts_act", "promised"), [(True, True), (True, False), (False, True)])
+def test_who_acts(scouts_act: bool, promised: bool) -> None:
+    agent = make(scouts_act=scouts_act)
     agent.fit()
-    chosen, _ = agent.choose()
+    agent.scouts.population.renew(torch.arange(4), torch.Generator().manual_seed(9))
+    agent.chosen, agent.scouts.best = 2, 1
+    order = torch.tensor([1.0, 2.0]) if promised else torch.tensor([2.0, 1.0])
+    agent.promises = lambda population, mean_model=False: order  # type: ignore[method-assign]
+    assert agent.scout_promises_more() is (scouts_act and promised)
     features = torch.randn(7, 1, 5)
-    expected = agent.population(features.expand(-1, 4, -1))[:, chosen]
-    torch.testing.assert_close(agent.policy(chosen)(features)[:, 0], expected)
+    expected = agent.scouts.population.single(1)(features)
+    torch.testing.assert_close(agent.scouts.best_policy()(features), expected)
+
+
+def test_the_chosen_policy_promises_most() -> None:
+    agent = make()
+    outcome = agent.play()
+    assert outcome.chosen == agent.chosen
+    features = torch.randn(7, 1, 5)
+    expected = agent.population(features.expand(-1, 4, -1))[:, agent.chosen]
+    torch.testing.assert_close(agent.policy()(features)[:, 0], expected)
 
 
 def test_the_search_climbs_inside_of_the_model() -> None:

@@ -48,6 +48,10 @@ def test_errors_one_step_ahead() -> None:
     torch.testing.assert_close(errors.error, torch.full((S,), 0.1 * 2**0.5, dtype=torch.float64), rtol=0.1, atol=0)
     torch.testing.assert_close(errors.aleatoric, torch.full((S,), 0.1, dtype=torch.float64), rtol=0.01, atol=0)
     assert errors.ratio.tolist() == [0.0, 0.0]
+    assert torch.equal(errors.error, errors.observed)
+    still_there = one_step(make(), FEATURES, still(0.1), true_changes=lambda episode: torch.zeros(T, S))
+    assert still_there.error.tolist() == [0.0, 0.0]
+    assert torch.equal(still_there.observed, errors.observed)
     unsure = one_step(make("fixed"), FEATURES, still(0.1), samples=30)
     assert (unsure.epistemic > 0).all()
     torch.testing.assert_close(unsure.ratio, unsure.epistemic / unsure.error)

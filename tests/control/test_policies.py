@@ -116,3 +116,16 @@ def test_the_state_dict_is_the_population(make: Make) -> None:
     second.load_state_dict(first.state_dict())
     assert torch.equal(first(features), second(features))
     assert first.size == P
+
+
+def test_a_part_of_a_population_is_its_own() -> None:
+    population = RBFPolicies(2, [1.0], size=5, units=3, generator=torch.Generator().manual_seed(0))
+    features = torch.randn(4, 1, 2)
+    part = population.part(torch.tensor([3, 1]))
+    assert part.size == 2
+    torch.testing.assert_close(part.single(0)(features), population.single(3)(features))
+    part.renew(torch.arange(2), torch.Generator().manual_seed(1))
+    assert not torch.allclose(part.single(0)(features), population.single(3)(features))
+    population.put(torch.tensor([4, 0]), part)
+    torch.testing.assert_close(part.single(0)(features), population.single(4)(features))
+    torch.testing.assert_close(part.single(1)(features), population.single(0)(features))

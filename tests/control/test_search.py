@@ -97,7 +97,8 @@ def test_islands_keep_to_themselves() -> None:
 def test_all_islands_but_the_best_begin_anew(islands: int, changed: list[int]) -> None:
     population = make(8)
     before = [parameter.detach().clone() for parameter in population.parameters()]
-    begin_anew(population, best=6, islands=islands, generator=torch.Generator().manual_seed(5))
+    new = begin_anew(population, best=6, islands=islands, generator=torch.Generator().manual_seed(5))
+    assert new.tolist() == changed
     weight = next(population.parameters())
     assert [i for i in range(8) if not torch.equal(weight[i], before[0][i])] == changed
 
@@ -111,7 +112,16 @@ def test_no_selection_near_the_end() -> None:
 
 
 @pytest.mark.parametrize(
-    ("key", "value"), [("iterations", 0), ("lr", 0), ("clip", -1), ("spread", -0.1), ("renew_every", 0), ("islands", 0)]
+    ("key", "value"),
+    [
+        ("iterations", 0),
+        ("lr", 0),
+        ("clip", -1),
+        ("spread", -0.1),
+        ("renew_every", 0),
+        ("islands", 0),
+        ("scouting", -1),
+    ],
 )
 def test_impossible_settings(key: str, value: float) -> None:
     with pytest.raises(ValueError, match=rf"search\.{key}="):

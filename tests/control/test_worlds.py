@@ -45,6 +45,15 @@ def test_noise_is_in_what_is_observed_only() -> None:
     torch.testing.assert_close(first.returns, second.returns)
 
 
+def test_true_changes_have_no_noise_of_observing_what_follows() -> None:
+    exact, noisy = (CartPoleWorld(observation_noise=noise) for noise in (0.0, 0.05))
+    episode = exact.judge(swing, 1, generator()).episodes[0]
+    torch.testing.assert_close(exact.changes(episode).float(), episode.states.diff(dim=0), atol=1e-4, rtol=1e-3)
+    seen = noisy.judge(swing, 40, generator()).episodes
+    gaps = torch.cat([e.states.diff(dim=0) - noisy.changes(e) for e in seen])
+    assert gaps[:, 0].std().item() == pytest.approx(0.05 * 2**0.5, rel=0.1)  # of x before and after
+
+
 def test_shaping_reaches_a_hanging_pole() -> None:
     world, hanging = CartPoleWorld(), torch.zeros(4)
     assert world.reward(hanging) < 1e-3

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from concrete_dropout import dropout_probabilities, kl_divergence, swap_dropout
-from concrete_dropout.models import MLP
+from concrete_dropout.models import MLP, SkipMLP
 
 
 def test_dropout_stands_in_front_of_every_linear_layer() -> None:
@@ -42,3 +42,16 @@ def test_every_dropout_is_swapped_and_owns_the_layer_behind_it() -> None:
 def test_empty_layers_are_refused(widths: tuple[int, int, tuple[int, ...]]) -> None:
     with pytest.raises(ValueError, match="widths of at least 1"):
         MLP(*widths)
+
+
+def test_a_linear_path_beside_the_layers() -> None:
+    model = swap_dropout(SkipMLP(3, 2, hidden=(4,)), "fixed", p=0.999, example_input=torch.zeros(1, 3))
+    assert list(dropout_probabilities(model)) == ["network.layers.0", "network.layers.3"]
+    x = torch.randn(64, 3)
+    torch.testing.assert_close(model.eval()(x), model.network(x) + model.skip(x))
+    model.train()
+    rest = model(x) - model.skip(x) - model.network.layers[-1].bias
+    assert (rest.abs() < 1e-6).all(1).float().mean() > 0.9  # a row that lost its hidden layer has the linear path left
+    before = kl_divergence(model)
+    nn.init.ones_(model.skip.weight)
+    assert kl_divergence(model) == before  # no prior there

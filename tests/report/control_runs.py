@@ -36,7 +36,10 @@ def entry(episode: int, reward: float, p: float | None = 0.2, **more: Any) -> di
 
 def write_run(folder: Path, rewards: list[float], p: float | None = 0.2, dropout: str = "concrete") -> Path:
     files = RunFolder(folder)
-    files.write_json(RUN, {"experiment": "cartpole", "dropout": dropout, "state": "finished", "seed": 0, "step": 60})
+    kinds = {"layers.0": "none", "layers.3": dropout, "layers.6": dropout}
+    layers = [{"name": name, "kind": kind, "initial_p": 0.1, "owners": [], "K": 8} for name, kind in kinds.items()]
+    run = {"experiment": "cartpole", "dropout": dropout, "state": "finished", "seed": 0, "step": 60}
+    files.write_json(RUN, {**run, "layers": layers})
     entries = [entry(number, reward, p) for number, reward in enumerate(rewards, start=1)]
     entries[0]["video"] = "videos/episode_001.gif"
     files.write_bytes("videos/episode_001.gif", GIF)

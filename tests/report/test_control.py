@@ -89,7 +89,9 @@ def test_the_report_of_a_study_of_agents(tmp_path: Path) -> None:
     assert "could not be built" not in text
     assert "1 of 2 with no dropout; 0 of 1 with fixed p; 2 of 2 with Concrete" in text
     panels = text.partition('id="panels"')[2].partition("</section>")[0]
-    assert panels.count('<div class="plot"') == 2 + 4
+    assert panels.count('<div class="plot"') == 3 + 4  # the inputs' layer too
+    assert "p of layers.0: drops nothing" in panels
+    assert "p of layers.3: " not in panels
     table = (tmp_path / "table.md").read_text()
     assert "| Concrete | 2 | 2 of 2 | 2.50 | 17.5 ± 1.0 | 17.5 ± 1.0 |" in table.replace("17.50 ± 1.00", "17.5 ± 1.0")
     with (tmp_path / "table.csv").open(newline="") as file:

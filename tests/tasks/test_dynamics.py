@@ -6,7 +6,7 @@ from torch import Tensor
 
 from concrete_dropout import kl_divergence, swap_dropout
 from concrete_dropout.errors import UserError
-from concrete_dropout.models import MLP, GaussianHead
+from concrete_dropout.models import MLP, GaussianHead, SkipMLP
 from concrete_dropout.scaling import Affine
 from concrete_dropout.tasks.dynamics import DynamicsTask
 
@@ -17,9 +17,9 @@ def inputs_of(states: Tensor, actions: Tensor) -> Tensor:
     return torch.cat([states, actions], dim=-1)
 
 
-def make(kind: str = "concrete", noise: str = "heteroscedastic") -> DynamicsTask:
+def make(kind: str = "concrete", noise: str = "heteroscedastic", of: type[MLP] | type[SkipMLP] = MLP) -> DynamicsTask:
     torch.manual_seed(0)
-    network = MLP(S + A, 2 * S if noise == "heteroscedastic" else S, hidden=(16,))
+    network = of(S + A, 2 * S if noise == "heteroscedastic" else S, hidden=(16,))
     model = GaussianHead(network) if noise == "heteroscedastic" else network
     options = {"init_p": 0.4} if kind == "concrete" else {}
     swap_dropout(model, kind, example_input=torch.zeros(1, S + A), **options)  # type: ignore[arg-type]
@@ -65,8 +65,12 @@ def test_gradients_reach_actions_and_leave_weights_alone(noise: str) -> None:
 @pytest.mark.parametrize("noise", ["heteroscedastic", "homoscedastic"])
 @pytest.mark.parametrize("kind", ["none", "fixed", "concrete"])
 @pytest.mark.parametrize("particles", [0, K])
-def test_layers_in_one_step_give_the_same_numbers_and_gradients(kind: str, noise: str, particles: int) -> None:
-    task = make(kind, noise)
+@pytest.mark.parametrize("of", [MLP, SkipMLP])
+def test_layers_in_one_step_give_the_same_numbers_and_gradients(
+    of: type[MLP] | type[SkipMLP], kind: str, noise: str, particles: int
+) -> None:
+    task = make(kind, noise, of)
+    assert task._paths() is not None
     states, actions = torch.randn(K, P, S), torch.randn(K, P, A)
     found = []
     for fused in (True, False):
@@ -80,6 +84,7 @@ def test_layers_in_one_step_give_the_same_numbers_and_gradients(kind: str, noise
 def test_other_networks_go_layer_by_layer() -> None:
     task = make("fixed", "homoscedastic")
     task.network.layers[2] = torch.nn.Tanh()  # type: ignore[union-attr, operator]
+    assert task._paths() is None
     states, actions = torch.randn(K, P, S), torch.randn(K, P, A)
     with task.function_draws(K, seed=3) as step:
         first = step(states, states, actions)

@@ -22,13 +22,14 @@ def measured(agent: Agent, outcome: Outcome) -> tuple[dict[str, float], dict[str
     The model is measured on the episodes in which its policy was judged: whole ones, never trained on.
     """
     names, held_out = agent.world.state_names, outcome.judgement.episodes
-    near = one_step(agent.task, agent.world.features, held_out)
+    near = one_step(agent.task, agent.world.features, held_out, true_changes=agent.world.changes)
     far = many_steps(agent.task, agent.world.features, held_out, PARTICLES, seed=outcome.episode)
     returns = outcome.judgement.returns
     p = {row.module: row.p for row in active_layers(agent.task)}
     components = {
         name: {
             "error": float(near.error[i]),
+            "observed_error": float(near.observed[i]),
             "epistemic": float(near.epistemic[i]),
             "aleatoric": float(near.aleatoric[i]),
             "ratio": float(near.ratio[i]),
@@ -40,6 +41,7 @@ def measured(agent: Agent, outcome: Outcome) -> tuple[dict[str, float], dict[str
         "test/reward_std": float(returns.std()),
         "test/model_reward": outcome.model_return,
         "test/honesty": typical(near.ratio),
+        "test/honesty_observed": typical(near.epistemic / near.observed),
         "test/calibration_rmse": far.calibration_rmse,
         "test/num_train": float(agent.task.num_train),
         **{f"test/{key}_{name}": entry[key] for name, entry in components.items() for key in ("error", "epistemic")},
@@ -50,9 +52,11 @@ def measured(agent: Agent, outcome: Outcome) -> tuple[dict[str, float], dict[str
         "num_train": agent.task.num_train,
         "reward": {"mean": metrics["test/reward"], "std": metrics["test/reward_std"], "starts": len(returns)},
         "model_reward": outcome.model_return,
+        "scout_acted": outcome.scout_acted,
         "p": p,
         "components": components,
         "honesty": metrics["test/honesty"],
+        "honesty_observed": metrics["test/honesty_observed"],
         "far": _far(far, names),
     }
     return metrics, entry

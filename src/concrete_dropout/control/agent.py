@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import pytorch_lightning as pl
@@ -16,8 +17,9 @@ from torch import Tensor
 
 from concrete_dropout.control.policies import Population
 from concrete_dropout.control.rollouts import Policy, match_moments, rollout, spread, total_reward
+from concrete_dropout.control.scouting import Scouts
 from concrete_dropout.control.search import SearchSettings, begin_anew, search
-from concrete_dropout.control.worlds import Judgement, World
+from concrete_dropout.control.worlds import Judgement, Reward, World
 from concrete_dropout.data.transitions import TransitionsData
 from concrete_dropout.tasks.dynamics import DynamicsTask
 
@@ -33,6 +35,7 @@ class AgentSettings:
         choosing_particles: the same, when the best policy is chosen by its true reward.
         starts: that a policy is judged from, in the true world.
         mean_model: roll out through the model without dropout instead of function draws: a control.
+        scouts_act: let the best scout act where the mean model promises more of it than of the chosen policy.
         moment_matching: draw particles anew from a Gaussian after every step, as Deep PILCO does.
         search: of policies.
     """
@@ -43,6 +46,7 @@ class AgentSettings:
     choosing_particles: int = 32
     starts: int = 50
     mean_model: bool = False
+    scouts_act: bool = True
     moment_matching: bool = False
     search: SearchSettings = field(default_factory=SearchSettings)
 
@@ -59,14 +63,16 @@ class Outcome:
 
     Attributes:
         episode: its number; the first with a learned policy is 1.
-        chosen: which policy of the population acted.
+        chosen: which policy of the population was judged.
         model_return: of that policy, inside of the learned model.
+        scout_acted: whether a scout made the experience of this episode instead of the chosen policy.
         judgement: of it, in the true world. Its episodes are not trained on.
     """
 
     episode: int
     chosen: int
     model_return: float
+    scout_acted: bool
     judgement: Judgement
 
 
@@ -95,20 +101,28 @@ class Agent:
     ) -> None:
         self.world, self.task, self.data, self.population = world, task, data, population
         self.settings, self.make_trainer, self.generator = settings, make_trainer, generator
+        self.scouts = Scouts(population.part(torch.arange(population.size)))
         self.episode = 0  # played so far
-        self.chosen = 0  # the policy that acted last
+        self.chosen = 0  # the policy that was judged last
 
     def play(self) -> Outcome:
-        """One episode: learn, improve, choose, be judged, act."""
+        """One episode: learn, scout, improve, choose, be judged, act."""
         self.fit()
+        new = torch.arange(self.population.size)
         if self.episode:
-            begin_anew(self.population, self.chosen, self.settings.search.islands, self.generator)
+            new = begin_anew(self.population, self.chosen, self.settings.search.islands, self.generator)
+        if self.settings.search.scouting:
+            self.scouts.climb(partial(self.climb, mean_model=True), self.settings.search, self.generator)
+            self.scouts.lead(self.population, new, self.promises(self.scouts.population, mean_model=True))
         search(self.population, self.climb, self.settings.search, self.generator)
-        self.chosen, model_return = self.choose()
+        promises = self.promises(self.population)
+        self.chosen = int(promises.argmax())
         judgement = self.world.judge(self.policy(), self.settings.starts, self.generator)
-        self.data.add(self.world.judge(self.policy(), 1, self.generator).episodes[0])
+        scout_acts = self.scout_promises_more()
+        actor = self.scouts.best_policy() if scout_acts else self.policy()
+        self.data.add(self.world.judge(actor, 1, self.generator).episodes[0])
         self.episode += 1
-        return Outcome(self.episode, self.chosen, model_return, judgement)
+        return Outcome(self.episode, self.chosen, float(promises.max()), scout_acts, judgement)
 
     def fit(self) -> None:
         """Train the model on all that was seen, from where it is."""
@@ -120,16 +134,22 @@ class Agent:
         spec = self.data.spec
         self.task.follow(spec.num_train, spec.inputs, spec.targets)
 
-    def climb(self, population: Population, seed: int) -> Tensor:
-        """Shaped returns (K, P) of all policies in the model: what the search climbs."""
-        return self.imagine(population, self.settings.particles, self.world.shaped_reward, seed)
+    def climb(self, population: Population, seed: int, mean_model: bool = False) -> Tensor:
+        """Shaped returns (K, P) of all policies in the model, or in the mean model: what a search climbs."""
+        return self.imagine(population, self.settings.particles, self.world.shaped_reward, seed, mean_model)
 
     @torch.no_grad()
-    def choose(self) -> tuple[int, float]:
-        """The policy with the highest true reward in the model, and that."""
+    def promises(self, population: Population, mean_model: bool = False) -> Tensor:
+        """True rewards (P,) in the model, means over function draws, or in the mean model alone."""
         seed = int(torch.randint(2**62, (), generator=self.generator))
-        returns = self.imagine(self.population, self.settings.choosing_particles, self.world.reward, seed).mean(0)
-        return int(returns.argmax()), float(returns.max())
+        return self.imagine(population, self.settings.choosing_particles, self.world.reward, seed, mean_model).mean(0)
+
+    def scout_promises_more(self) -> bool:
+        """Whether a scout acts: the mean model promises more of the best one than of the chosen policy."""
+        if self.scouts.best is None or not self.settings.scouts_act:
+            return False
+        chosen, scout = self.promises(self.scouts.beside(self.population, self.chosen), mean_model=True)
+        return bool(scout > chosen)
 
     def policy(self, number: int | None = None) -> Policy:
         """One policy of the population, by default the chosen one, for features (K, 1, D)."""
@@ -143,6 +163,7 @@ class Agent:
             "episode": self.episode,
             "chosen": self.chosen,
             "data": self.data.state_dict(),
+            "scouts": self.scouts.state_dict(),
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -151,12 +172,16 @@ class Agent:
         self.generator.set_state(state["generator"])
         self.episode, self.chosen = state["episode"], state["chosen"]
         self.data.load_state_dict(state["data"])
+        if "scouts" in state:  # agents of before had none
+            self.scouts.load_state_dict(state["scouts"])
 
-    def imagine(self, population: Population, particles: int, reward: Callable[[Tensor], Tensor], seed: int) -> Tensor:
+    def imagine(
+        self, population: Population, particles: int, reward: Reward, seed: int, mean_model: bool = False
+    ) -> Tensor:
         """Returns (K, P) of rollouts through K function draws of the model; starts and draws are those of the seed."""
         luck = torch.Generator().manual_seed(seed)
         start = spread(self.world.start(particles, luck), population.size)
-        draws = 0 if self.settings.mean_model else particles
+        draws = 0 if mean_model or self.settings.mean_model else particles
         with self.task.function_draws(draws, seed=seed, mask=self.task.mask) as step:
 
             def dynamics(states: Tensor, seen: Tensor, actions: Tensor) -> Tensor:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -20,12 +20,14 @@ class StepErrors:
     """One step ahead, root mean squares over all transitions, (S,) each, in the units of the state.
 
     Attributes:
-        error: of the predictive mean.
+        error: of the predictive mean, from the change that truly follows on what was observed.
+        observed: the same from the change that was observed, which has noise that no model can know.
         epistemic: standard deviation over function draws.
         aleatoric: standard deviation of what the model takes for noise.
     """
 
     error: Tensor
+    observed: Tensor
     epistemic: Tensor
     aleatoric: Tensor
 
@@ -68,7 +70,11 @@ class Foresight:
 
 @torch.no_grad()
 def one_step(
-    task: DynamicsTask, features: Features, episodes: Sequence[Episode], samples: int | None = None
+    task: DynamicsTask,
+    features: Features,
+    episodes: Sequence[Episode],
+    samples: int | None = None,
+    true_changes: Callable[[Episode], Tensor] | None = None,
 ) -> StepErrors:
     """How far off single steps are, and how far off the model thinks they may be.
 
@@ -77,11 +83,14 @@ def one_step(
         features: of states.
         episodes: that it was not trained on.
         samples: stochastic passes; those of tests where it is None.
+        true_changes: (T, S) of an episode, without noise; by default those that were observed.
     """
     x = torch.cat([inputs_of(features, episode.states[:-1], episode.actions) for episode in episodes])
-    y = torch.cat([episode.states.diff(dim=0) for episode in episodes]).double()
+    seen = torch.cat([episode.states.diff(dim=0) for episode in episodes]).double()
+    true = seen if true_changes is None else torch.cat([true_changes(episode) for episode in episodes]).double()
     prediction = task.predict(x, task.test_samples if samples is None else samples)
-    squares = ((prediction.mean - y).square(), prediction.epistemic, prediction.aleatoric)
+    errors = ((prediction.mean - y).square() for y in (true, seen))
+    squares = (*errors, prediction.epistemic, prediction.aleatoric)
     return StepErrors(*(square.mean(0).sqrt() for square in squares))
 
 

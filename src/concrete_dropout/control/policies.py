@@ -5,6 +5,7 @@ Every parameter has the population as its first axis, so that a population is on
 
 from __future__ import annotations
 
+import copy
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
@@ -74,6 +75,20 @@ class Population(nn.Module, ABC):
     @abstractmethod
     def renew(self, numbers: Tensor, generator: torch.Generator | None = None) -> None:
         """New random policies in place of those with these numbers, (n,)."""
+
+    @torch.no_grad()
+    def part(self, numbers: Tensor) -> Population:
+        """A population of its own, of copies of the policies with these numbers, (n,)."""
+        part = copy.deepcopy(self)
+        for mine, its in zip(self.parameters(), part.parameters(), strict=True):
+            its.data = mine[numbers].clone()
+        return part
+
+    @torch.no_grad()
+    def put(self, numbers: Tensor, part: Population) -> None:
+        """Take the n policies of ``part`` in place of those with these numbers, (n,)."""
+        for mine, its in zip(self.parameters(), part.parameters(), strict=True):
+            mine[numbers] = its
 
     @torch.no_grad()
     def replace(self, worse: Tensor, better: Tensor, spread: float, generator: torch.Generator | None = None) -> None:

@@ -35,6 +35,7 @@ class SearchSettings:
         spread: how much copies are changed, in standard deviations of each parameter.
         renew_every: iterations with the same starts and function draws.
         islands: parts of the population that do not replace each other; all but the best begin anew in every episode.
+        scouting: iterations of scouts in the mean model, before; 0 for no scouts. See ``Scouts``.
     """
 
     iterations: int = 300
@@ -44,12 +45,13 @@ class SearchSettings:
     spread: float = 0.2
     renew_every: int = 25
     islands: int = 2
+    scouting: int = 0
 
     def __post_init__(self) -> None:
         for key in ("iterations", "lr", "clip", "renew_every", "islands"):
             if not getattr(self, key) > 0:
                 raise ValueError(f"agent.search.{key}={getattr(self, key)} must be above 0")
-        for key in ("select_every", "spread"):
+        for key in ("select_every", "spread", "scouting"):
             if not getattr(self, key) >= 0:
                 raise ValueError(f"agent.search.{key}={getattr(self, key)} must be 0 or more")
 
@@ -153,8 +155,9 @@ def islands_of(size: int, islands: int) -> list[Tensor]:
     return list(torch.arange(size).tensor_split(min(islands, size)))
 
 
-def begin_anew(population: Population, best: int, islands: int, generator: torch.Generator) -> None:
-    """New policies on all islands but the one of the ``best``; with one island nothing changes."""
-    for island in islands_of(population.size, islands):
-        if best not in island.tolist():
-            population.renew(island, generator)
+def begin_anew(population: Population, best: int, islands: int, generator: torch.Generator) -> Tensor:
+    """New policies on all islands but the one of the ``best``; their numbers. With one island nothing changes."""
+    renewed = [island for island in islands_of(population.size, islands) if best not in island.tolist()]
+    for island in renewed:
+        population.renew(island, generator)
+    return torch.cat([*renewed, torch.empty(0, dtype=torch.long)])

@@ -73,6 +73,10 @@ class World(ABC):
     def judge(self, policy: Policy, number: int, generator: torch.Generator) -> Judgement:
         """Let a single policy (P = 1) act in the world from ``number`` starts."""
 
+    def changes(self, episode: Episode) -> Tensor:
+        """How each observed state truly changes under its action, (T, S): by default as it was observed to."""
+        return episode.states.diff(dim=0)
+
     @property
     def frames_per_second(self) -> float:
         """Of a video that moves as fast as the system."""
@@ -141,6 +145,11 @@ class CartPoleWorld(World):
         run, observed = self._run(policy, number, generator)
         episodes = [Episode(observed[:, n], run.actions[:, n, 0].float()) for n in range(number)]
         return Judgement(total_reward(self.reward, run.states)[:, 0], episodes)
+
+    def changes(self, episode: Episode) -> Tensor:
+        """One exact step from every observed state: without the noise of observing what comes of it."""
+        states = episode.states[:-1].double()
+        return self.system.step(states, episode.actions.double()) - states
 
     @property
     def frames_per_second(self) -> float:

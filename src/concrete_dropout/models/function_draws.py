@@ -1,4 +1,4 @@
-"""Functions drawn from an MLP: all layers of all draws as one step of autograd.
+"""Functions drawn from an MLP, or a SkipMLP: all layers of all draws as one step of autograd.
 
 A rollout calls the dynamics model once per time step with few rows. What takes time there is not arithmetic but the
 number of operations. Weights are constants in it, and masks are drawn once, so the whole chain is one node.
@@ -16,7 +16,8 @@ from torch import Tensor, nn
 from torch.nn.modules.dropout import _DropoutNd
 
 from concrete_dropout.errors import UserError
-from concrete_dropout.models.stacked_chain import steps_of
+from concrete_dropout.models.mlp import SkipMLP
+from concrete_dropout.models.stacked_chain import is_gaussian, steps_of
 
 Draw = Callable[[_DropoutNd, int], Tensor]  # a dropout and its width D -> masks (K, D), scaled
 Layer = tuple[list[_DropoutNd], nn.Linear]
@@ -32,6 +33,7 @@ class FunctionDraws:
         weights: (fan in, fan out) of each layer.
         biases: (fan out,) of each layer.
         masks: (K, width) in front of each layer but the first; None where nothing is dropped.
+        slope: (D, O) of a linear path beside the layers, from inputs as they are; its offset is in the last bias.
     """
 
     gain: Tensor
@@ -39,10 +41,16 @@ class FunctionDraws:
     weights: tuple[Tensor, ...]
     biases: tuple[Tensor, ...]
     masks: tuple[Tensor | None, ...]
+    slope: Tensor | None = None
 
     @classmethod
     def of(
-        cls, layers: Sequence[Layer], draw: Draw | None, inputs: tuple[Tensor, Tensor], outputs: tuple[Tensor, Tensor]
+        cls,
+        layers: Sequence[Layer],
+        draw: Draw | None,
+        inputs: tuple[Tensor, Tensor],
+        outputs: tuple[Tensor, Tensor],
+        skip: nn.Linear | None = None,
     ) -> FunctionDraws:
         """Draw functions from a network, in the units that (mean, std) of inputs and outputs are in.
 
@@ -51,6 +59,7 @@ class FunctionDraws:
             draw: makes the masks; None for the mean function.
             inputs: mean and std, (D,) each.
             outputs: the same, (O,) each.
+            skip: a linear path beside the layers.
         """
         mean, std = outputs
         weights, biases, masks = [], [], []
@@ -64,13 +73,29 @@ class FunctionDraws:
         size = mean.numel()
         weights[-1] = (weights[-1][:, :size] * std).contiguous()
         biases[-1] = biases[-1][:size] * std + mean
+        slope = None
+        if skip is not None:
+            slope = skip.weight.detach().T[:, :size] / inputs[1].unsqueeze(1) * std
+            biases[-1] = biases[-1] + skip.bias.detach()[:size] * std - inputs[0] @ slope
         gain = (1 / inputs[1]).unsqueeze(0) * (1.0 if masks[0] is None else masks[0])
-        return cls(gain, -inputs[0] * gain, tuple(weights), tuple(biases), tuple(masks[1:]))
+        return cls(gain, -inputs[0] * gain, tuple(weights), tuple(biases), tuple(masks[1:]), slope)
 
     def __call__(self, x: Tensor) -> Tensor:
         """The functions at their inputs."""
         out: Tensor = _Chain.apply(x, self)
         return out
+
+
+def paths_of(network: nn.Module) -> tuple[list[Layer], nn.Linear | None]:
+    """The layers of an MLP or a SkipMLP, with or without a head, and the linear path of the latter.
+
+    Raises:
+        UserError: the network is something else.
+    """
+    bare = network.get_submodule("network") if is_gaussian(network) else network
+    if type(bare) is SkipMLP:
+        return layers_of(bare.network), bare.skip
+    return layers_of(network), None
 
 
 def layers_of(network: nn.Module) -> list[Layer]:
@@ -110,6 +135,8 @@ class _Chain(torch.autograd.Function):
                 active.append(h)
                 mask = draws.masks[layer]
                 h = h if mask is None else h * mask.unsqueeze(1)
+        if draws.slope is not None:
+            h = torch.addmm(h.flatten(0, 1), x.reshape(-1, x.shape[-1]), draws.slope)
         ctx.save_for_backward(*active)
         ctx.draws, ctx.shape = draws, x.shape
         return h.view(*x.shape[:-1], -1)
@@ -127,4 +154,7 @@ class _Chain(torch.autograd.Function):
                 mask = draws.masks[layer - 1]
                 g = g if mask is None else g.mul_(mask.unsqueeze(1))
                 g = torch.ops.aten.threshold_backward(g, active[layer - 1], 0)
-        return (g * draws.gain.unsqueeze(1)).view(ctx.shape), None
+        g = g * draws.gain.unsqueeze(1)
+        if draws.slope is not None:
+            g = torch.addmm(g.flatten(0, 1), gradients[0].reshape(-1, gradients[0].shape[-1]), draws.slope.T)
+        return g.view(ctx.shape), None

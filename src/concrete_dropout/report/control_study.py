@@ -13,7 +13,7 @@ from concrete_dropout.plots.control import over_episodes
 from concrete_dropout.report.components import Section, figure, grid, paragraph, table
 from concrete_dropout.report.control_record import best, component, component_names, episodes, is_agent, line, reward
 from concrete_dropout.report.html import Html, join
-from concrete_dropout.report.record import Record, finite, mapping
+from concrete_dropout.report.record import Record, dicts, finite, mapping
 from concrete_dropout.report.statistics import Summary, summarise
 from concrete_dropout.report.study_record import Study
 from concrete_dropout.report.text import number, plus_minus
@@ -165,9 +165,18 @@ def _rewards(study: Study) -> Section:
 def _panels(study: Study) -> Section:
     """Probabilities of every layer, and the epistemic standard deviation of every component."""
     records = [record for agents in agents_of(study) for record in agents.records]
-    layers = list(dict.fromkeys(name for record in records for e in episodes(record) for name in mapping(e.get("p"))))
+    active = {name for record in records for e in episodes(record) for name in mapping(e.get("p"))}
+    layers = sorted(active | {name for record in records for name in _layers(record)}, key=_in_order)
     names = list(dict.fromkeys(name for record in records for name in component_names(record)))
-    parts = [_lines(study, partial(_p, layer), f"p of {layer}", "Dropout probability") for layer in layers]
+    parts = [
+        _lines(
+            study,
+            partial(_p, layer),
+            f"p of {layer}" if layer in active else f"p of {layer}: drops nothing",
+            "Dropout probability",
+        )
+        for layer in layers
+    ]
     parts += [
         _lines(study, partial(_epistemic, name), f"{name}: epistemic std", "Units of the state, one step ahead")
         for name in names
@@ -179,8 +188,21 @@ def _panels(study: Study) -> Section:
     return Section("panels", "The paper's panels", join([intro, grid(parts)]))
 
 
+def _layers(record: Record) -> list[str]:
+    """The layers of a run with dropout, also those that drop nothing: the paper has a panel of the inputs' as well."""
+    layers = [layer for layer in dicts(record.run.get("layers")) if layer.get("name")]
+    return [str(layer["name"]) for layer in layers] if any(layer.get("kind") != "none" for layer in layers) else []
+
+
+def _in_order(name: str) -> list[tuple[int, str]]:
+    """Layers by their numbers: layers.3 before layers.12."""
+    return [(int(part), "") if part.isdigit() else (-1, part) for part in name.split(".")]
+
+
 def _p(layer: str, entry: dict[str, Any]) -> float | None:
-    return finite(mapping(entry.get("p")).get(layer))
+    """Probability of a layer: 0 where it drops nothing beside others that do. Without any dropout there is none."""
+    found = mapping(entry.get("p"))
+    return finite(found.get(layer, 0.0)) if found else None
 
 
 def _epistemic(name: str, entry: dict[str, Any]) -> float | None:
@@ -192,4 +214,5 @@ def _lines(study: Study, read: Read, title: str, y: str) -> Html:
     found = {agents.label: agents.over(read) for agents in agents_of(study)}
     lines = {label: points for label, (points, _) in found.items() if points[0]}
     made = over_episodes(lines, title, y, spread={label: band for label, (_, band) in found.items()})
+    made.update_yaxes(rangemode="tozero")
     return figure(made, alt=title)

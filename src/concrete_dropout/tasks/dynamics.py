@@ -13,7 +13,7 @@ from torch.nn.modules.dropout import _DropoutNd
 from concrete_dropout.dropout.sampling import mc_sampling
 from concrete_dropout.dropout.streams import Mask
 from concrete_dropout.errors import UserError
-from concrete_dropout.models.function_draws import FunctionDraws, Layer, layers_of
+from concrete_dropout.models.function_draws import FunctionDraws, Layer, paths_of
 from concrete_dropout.scaling import Affine
 from concrete_dropout.tasks.regression import RegressionTask
 
@@ -71,11 +71,11 @@ class DynamicsTask(RegressionTask):
         weights = [(weight, weight.requires_grad) for weight in self.network.parameters()]
         for weight, _ in weights:
             weight.requires_grad_(False)
-        layers = self._layers() if fused else None  # before sampling, which hooks into the network
+        paths = self._paths() if fused else None  # before sampling, which hooks into the network
         sampling = mc_sampling(self.network, seed, frozen_masks=True, draws=particles, mask=mask)
         try:
             with sampling if particles else nullcontext():
-                change = self._layer_by_layer if layers is None else self._fused(layers, particles)
+                change = self._layer_by_layer if paths is None else self._fused(*paths, particles)
 
                 def step(states: Tensor, features: Tensor, actions: Tensor) -> Tensor:
                     return states + change(torch.cat([features, actions], dim=-1))
@@ -86,14 +86,14 @@ class DynamicsTask(RegressionTask):
             for weight, required in weights:
                 weight.requires_grad_(required)
 
-    def _layers(self) -> list[Layer] | None:
-        """Those of a plain MLP; None of any other network."""
+    def _paths(self) -> tuple[list[Layer], nn.Linear | None] | None:
+        """Layers and linear path of an MLP; None of any other network."""
         try:
-            return layers_of(self.network)
+            return paths_of(self.network)
         except UserError:
             return None
 
-    def _fused(self, layers: list[Layer], particles: int) -> FunctionDraws:
+    def _fused(self, layers: list[Layer], skip: nn.Linear | None, particles: int) -> FunctionDraws:
         """Functions drawn under the sampling that is active."""
         inputs, outputs = (
             (scale.mean.to(self.dtype), scale.std.to(self.dtype)) for scale in (self.inputs, self.targets)
@@ -103,7 +103,7 @@ class DynamicsTask(RegressionTask):
             masks: Tensor = dropout(torch.ones(particles, width, device=self.device).to(self.dtype))
             return masks
 
-        return FunctionDraws.of(layers, draw if particles else None, inputs, outputs)
+        return FunctionDraws.of(layers, draw if particles else None, inputs, outputs, skip)
 
     def _layer_by_layer(self, x: Tensor) -> Tensor:
         """Changes (..., S) from inputs (..., D + A), through any network."""
