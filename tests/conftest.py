@@ -1,14 +1,19 @@
-"""Independent references that several tests compare with, and which code draws masks."""
+"""Independent references for several tests, which code draws masks, and a browser to look at pages with."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
 
 from concrete_dropout.dropout import native
+
+CHROMIUM = Path(os.environ.get("CHROMIUM", "/usr/bin/chromium"))
 
 
 @pytest.fixture(scope="session")
@@ -51,3 +56,15 @@ def code(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str
     elif not native.available():
         pytest.skip("there was no C compiler when the package was installed")
     return str(request.param)
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Any]:
+    """Debian's chromium through playwright, which allows one per process; tests are skipped where one is missing."""
+    api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+    if not CHROMIUM.exists():
+        pytest.skip(f"no browser at {CHROMIUM} (apt-get install chromium, or set CHROMIUM)")
+    with api.sync_playwright() as playwright:
+        launched = playwright.chromium.launch(executable_path=str(CHROMIUM), args=["--no-sandbox"])
+        yield launched
+        launched.close()

@@ -1,4 +1,4 @@
-"""Folders of runs for the dashboard, and the browser of the reports' tests."""
+"""Folders of runs for the dashboard."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 from benchmarks.dashboard import write_one
-from tests.report.conftest import browser as browser
 
 
 @pytest.fixture
