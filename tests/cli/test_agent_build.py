@@ -70,8 +70,8 @@ def test_inputs_are_not_dropped_and_keep_their_prior(tmp_path: Path) -> None:
 
     agent = build_agent(compose_config([*SMALL, "dropout=fixed"], CONF, run_dir=tmp_path), tmp_path)
     network = agent.task.network
-    assert dropout_probabilities(network) == {"layers.3": 0.1, "layers.6": 0.1, "layers.0": 0.0}
+    assert dropout_probabilities(network) == {"network.layers.3": 0.1, "network.layers.6": 0.1, "network.layers.0": 0.0}
     before = kl_divergence(network).item()
     with torch.no_grad():
-        network.get_submodule("layers.1").weight.mul_(2.0)  # type: ignore[operator, union-attr]
+        network.get_submodule("network.layers.1").weight.mul_(2.0)  # type: ignore[operator, union-attr]
     assert kl_divergence(network).item() > before
