@@ -114,7 +114,8 @@ def test_the_numbers_of_every_episode_are_kept(runs: Runs) -> None:
             assert component["ratio"] == pytest.approx(component["epistemic"] / component["error"])
             assert component["epistemic"] > 0
             assert component["observed_error"] > 0
-        assert entry["scout_acted"] in (True, False)
+        assert entry["scout_acted"] or not entry["scout_chosen"]
+        assert not entry["scout_chosen"] or entry["acted_return"] > 0
         assert 0 <= entry["far"]["calibration_rmse"] <= 1
         assert len(entry["far"]["bundles"][0]["observed"]) == 26
         assert all(0 < p < 1 for p in entry["p"].values())

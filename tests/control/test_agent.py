@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import io
+import math
 from typing import Any
 
 import pytest
@@ -8,10 +9,10 @@ import pytorch_lightning as pl
 import torch
 
 from concrete_dropout import swap_dropout
-from concrete_dropout.control.agent import Agent, AgentSettings, explore
-from concrete_dropout.control.policies import RBFPolicies
+from concrete_dropout.control import Agent, AgentSettings, explore
+from concrete_dropout.control.policies import Population, RBFPolicies
 from concrete_dropout.control.search import SearchSettings
-from concrete_dropout.control.worlds import CartPoleWorld
+from concrete_dropout.control.worlds import CartPoleWorld, Judgement
 from concrete_dropout.data.transitions import TransitionsData
 from concrete_dropout.models import MLP, GaussianHead
 from concrete_dropout.scaling import Affine
@@ -77,8 +78,8 @@ def test_scouts_climb_the_mean_model_first() -> None:
 
     agent.imagine = watched  # type: ignore[method-assign]
     agent.play()
-    # Two iterations of scouts, their promises; one of the policies, their promises; then who of two acts.
-    assert seen == [(4, True)] * 3 + [(4, False)] * 2 + [(2, True)]
+    # Two iterations of scouts, their promises; one of the policies, their promises; then the best of both.
+    assert seen == [(4, True)] * 3 + [(4, False)] * 2 + [(2, True), (2, False)]
     assert agent.scouts.best is not None
 
 
@@ -96,19 +97,50 @@ def test_the_best_scouts_take_free_places() -> None:
 @pytest.mark.parametrize(("scouts_act", "promised"), [(True, True), (True, False), (False, True)])
 def test_who_acts(scouts_act: bool, promised: bool) -> None:
     agent = make(scouts_act=scouts_act)
-    agent.fit()
     agent.scouts.population.renew(torch.arange(4), torch.Generator().manual_seed(9))
     agent.chosen, agent.scouts.best = 2, 1
-    order = torch.tensor([1.0, 2.0]) if promised else torch.tensor([2.0, 1.0])
-    agent.promises = lambda population, mean_model=False: order  # type: ignore[method-assign]
-    assert agent.scout_promises_more() is (scouts_act and promised)
+
+    def promises(population: Population, mean_model: bool = False) -> torch.Tensor:
+        assert population.size == 2
+        return torch.tensor([1.0, 2.0] if mean_model and promised else [5.0, 4.0])
+
+    agent.promises = promises  # type: ignore[method-assign]
+    mine, its, acts = agent.compare_with_scout(torch.tensor([0.0, 1.0, 3.0, 2.0]))
+    assert acts is (scouts_act and promised)
+    assert (mine, its) == ((5.0, 4.0) if scouts_act else (3.0, -math.inf))
     features = torch.randn(7, 1, 5)
     expected = agent.scouts.population.single(1)(features)
     torch.testing.assert_close(agent.scouts.best_policy()(features), expected)
 
 
+@pytest.mark.parametrize(("done", "scout_promise", "chosen"), [(3.0, 1.0, True), (1.0, 3.0, True), (1.0, 1.0, False)])
+def test_a_scout_is_chosen_for_what_it_did_or_promises(done: float, scout_promise: float, chosen: bool) -> None:
+    agent = make(search=SearchSettings(iterations=1, select_every=0, scouting=2, islands=2))
+    judge = agent.world.judge
+
+    def judged(policy: Any, number: int, generator: torch.Generator) -> Judgement:
+        judgement = judge(policy, number, generator)
+        return Judgement(torch.full_like(judgement.returns, done), judgement.episodes)
+
+    def promises(population: Population, mean_model: bool = False) -> torch.Tensor:
+        two = [1.0, 2.0] if mean_model else [2.0, scout_promise]
+        return torch.tensor(two if population.size == 2 else [1.5, 1.0, 2.0, 1.2])
+
+    agent.world.judge, agent.promises = judged, promises  # type: ignore[method-assign]
+    outcome = agent.play()
+    assert outcome.scout_acted
+    assert (outcome.acted_return, outcome.scout_chosen) == (done, chosen)
+    assert outcome.model_return == (scout_promise if chosen else 2.0)
+    # The function draws promise most of policy 2. A scout takes the place of policy 3, the other one on its island.
+    assert outcome.chosen == agent.chosen == (3 if chosen else 2)
+    assert agent.scouts.best is not None
+    scout = agent.scouts.population.part(torch.tensor([agent.scouts.best]))
+    pairs = zip(agent.population.parameters(), scout.parameters(), strict=True)
+    assert all(torch.equal(mine[3], its[0]) for mine, its in pairs) is chosen
+
+
 def test_the_chosen_policy_promises_most() -> None:
-    agent = make()
+    agent = make(scouts_act=False)
     outcome = agent.play()
     assert outcome.chosen == agent.chosen
     features = torch.randn(7, 1, 5)

@@ -53,6 +53,8 @@ def measured(agent: Agent, outcome: Outcome) -> tuple[dict[str, float], dict[str
         "reward": {"mean": metrics["test/reward"], "std": metrics["test/reward_std"], "starts": len(returns)},
         "model_reward": outcome.model_return,
         "scout_acted": outcome.scout_acted,
+        "scout_chosen": outcome.scout_chosen,
+        "acted_return": outcome.acted_return,
         "p": p,
         "components": components,
         "honesty": metrics["test/honesty"],

@@ -6,8 +6,9 @@ with a population of policies in place of one.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -18,43 +19,11 @@ from torch import Tensor
 from concrete_dropout.control.policies import Population
 from concrete_dropout.control.rollouts import Policy, match_moments, rollout, spread, total_reward
 from concrete_dropout.control.scouting import Scouts
-from concrete_dropout.control.search import SearchSettings, begin_anew, search
+from concrete_dropout.control.search import begin_anew, islands_of, search
+from concrete_dropout.control.settings import AgentSettings
 from concrete_dropout.control.worlds import Judgement, Reward, World
 from concrete_dropout.data.transitions import TransitionsData
 from concrete_dropout.tasks.dynamics import DynamicsTask
-
-
-@dataclass(frozen=True)
-class AgentSettings:
-    """What the agent does in an episode.
-
-    Attributes:
-        episodes: with a learned policy, after those with random actions.
-        random_episodes: at the start.
-        particles: K, function draws that a rollout of the search has.
-        choosing_particles: the same, when the best policy is chosen by its true reward.
-        starts: that a policy is judged from, in the true world.
-        mean_model: roll out through the model without dropout instead of function draws: a control.
-        scouts_act: let the best scout act where the mean model promises more of it than of the chosen policy.
-        moment_matching: draw particles anew from a Gaussian after every step, as Deep PILCO does.
-        search: of policies.
-    """
-
-    episodes: int = 15
-    random_episodes: int = 1
-    particles: int = 8
-    choosing_particles: int = 32
-    starts: int = 50
-    mean_model: bool = False
-    scouts_act: bool = True
-    moment_matching: bool = False
-    search: SearchSettings = field(default_factory=SearchSettings)
-
-    def __post_init__(self) -> None:
-        least = {"episodes": 1, "random_episodes": 1, "particles": 2, "choosing_particles": 2, "starts": 2}
-        for key, number in least.items():
-            if getattr(self, key) < number:
-                raise ValueError(f"agent.{key}={getattr(self, key)} must be at least {number}")
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,14 +34,18 @@ class Outcome:
         episode: its number; the first with a learned policy is 1.
         chosen: which policy of the population was judged.
         model_return: of that policy, inside of the learned model.
-        scout_acted: whether a scout made the experience of this episode instead of the chosen policy.
-        judgement: of it, in the true world. Its episodes are not trained on.
+        scout_acted: whether a scout made the experience of this episode.
+        scout_chosen: whether it was chosen for that, or for what function draws promise of it.
+        acted_return: what came of the experience.
+        judgement: of the chosen policy, in the true world. Its episodes are not trained on.
     """
 
     episode: int
     chosen: int
     model_return: float
     scout_acted: bool
+    scout_chosen: bool
+    acted_return: float
     judgement: Judgement
 
 
@@ -106,7 +79,7 @@ class Agent:
         self.chosen = 0  # the policy that was judged last
 
     def play(self) -> Outcome:
-        """One episode: learn, scout, improve, choose, be judged, act."""
+        """One episode: learn, scout, improve, choose, act, choose by what came of it, be judged."""
         self.fit()
         new = torch.arange(self.population.size)
         if self.episode:
@@ -117,12 +90,17 @@ class Agent:
         search(self.population, self.climb, self.settings.search, self.generator)
         promises = self.promises(self.population)
         self.chosen = int(promises.argmax())
+        promise, scout_promise, scout_acts = self.compare_with_scout(promises)
+        acted = self.world.judge(self.scouts.best_policy() if scout_acts else self.policy(), 1, self.generator)
+        self.data.add(acted.episodes[0])
+        done = float(acted.returns[0])
+        scout_chosen = scout_acts and max(done, scout_promise) > promise
+        if scout_chosen:
+            self.take_up_scout(promises)
         judgement = self.world.judge(self.policy(), self.settings.starts, self.generator)
-        scout_acts = self.scout_promises_more()
-        actor = self.scouts.best_policy() if scout_acts else self.policy()
-        self.data.add(self.world.judge(actor, 1, self.generator).episodes[0])
         self.episode += 1
-        return Outcome(self.episode, self.chosen, float(promises.max()), scout_acts, judgement)
+        promise = scout_promise if scout_chosen else promise
+        return Outcome(self.episode, self.chosen, promise, scout_acts, scout_chosen, done, judgement)
 
     def fit(self) -> None:
         """Train the model on all that was seen, from where it is."""
@@ -136,7 +114,8 @@ class Agent:
 
     def climb(self, population: Population, seed: int, mean_model: bool = False) -> Tensor:
         """Shaped returns (K, P) of all policies in the model, or in the mean model: what a search climbs."""
-        return self.imagine(population, self.settings.particles, self.world.shaped_reward, seed, mean_model)
+        particles = self.settings.scouting_starts if mean_model else self.settings.particles
+        return self.imagine(population, particles, self.world.shaped_reward, seed, mean_model)
 
     @torch.no_grad()
     def promises(self, population: Population, mean_model: bool = False) -> Tensor:
@@ -144,12 +123,27 @@ class Agent:
         seed = int(torch.randint(2**62, (), generator=self.generator))
         return self.imagine(population, self.settings.choosing_particles, self.world.reward, seed, mean_model).mean(0)
 
-    def scout_promises_more(self) -> bool:
-        """Whether a scout acts: the mean model promises more of the best one than of the chosen policy."""
+    def compare_with_scout(self, promises: Tensor) -> tuple[float, float, bool]:
+        """What function draws promise of the chosen policy and of the best scout, and whether the scout acts.
+
+        It does where the mean model promises more of it: if that is wrong, it is what to learn next.
+        """
         if self.scouts.best is None or not self.settings.scouts_act:
-            return False
-        chosen, scout = self.promises(self.scouts.beside(self.population, self.chosen), mean_model=True)
-        return bool(scout > chosen)
+            return float(promises[self.chosen]), -math.inf, False
+        both = self.scouts.beside(self.population, self.chosen)
+        mine, its = self.promises(both, mean_model=True).tolist()
+        return (*self.promises(both).tolist(), its > mine)
+
+    def take_up_scout(self, promises: Tensor) -> None:
+        """Choose the best scout: what it has done, or what functions promise of it, is more than they do of the other.
+
+        It takes the place of the least promising policy (P,) on the chosen one's island, so that both stay.
+        """
+        islands = islands_of(self.population.size, self.settings.search.islands)
+        island = next(island for island in islands if self.chosen in island.tolist())
+        place = island[promises[island].argsort()[:1]]
+        self.population.put(place, self.scouts.population.part(torch.tensor([self.scouts.best])))
+        self.chosen = int(place)
 
     def policy(self, number: int | None = None) -> Policy:
         """One policy of the population, by default the chosen one, for features (K, 1, D)."""
