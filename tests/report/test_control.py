@@ -26,6 +26,20 @@ def test_an_agents_report_has_its_own_sections(tmp_path: Path) -> None:
     assert "theta_dot" in text
 
 
+def test_who_acted_is_told(tmp_path: Path) -> None:
+    write_run(tmp_path, [1.0])
+    scouted = [
+        entry(1, 1.0, scout_acted=True, scout_chosen=False, acted_return=2.5),
+        entry(2, 3.0, scout_acted=True, scout_chosen=True, acted_return=12.25),
+        entry(3, 4.0, scout_acted=False, scout_chosen=False, acted_return=5.0),
+        entry(4, 4.0),
+    ]
+    RunFolder(tmp_path).write_json(CONTROL, {"episodes": scouted})
+    text = build_run_report(tmp_path).read_text()
+    for cell in ("scout, 2.5", "scout, 12.2, chosen", "policy, 5", "–"):
+        assert f">{cell}</td>" in text.replace("2.50", "2.5").replace("5.00", "5").replace("12.3", "12.2")
+
+
 def test_a_run_without_dropout_and_with_one_episode(tmp_path: Path) -> None:
     text = build_run_report(write_run(tmp_path, [3.0], p=None, dropout="none")).read_text()
     assert "trained without dropout" in text
@@ -94,6 +108,7 @@ def test_the_report_of_a_study_of_agents(tmp_path: Path) -> None:
     assert "p of layers.3: " not in panels
     table = (tmp_path / "table.md").read_text()
     assert "| Concrete | 2 | 2 of 2 | 2.50 | 17.5 ± 1.0 | 17.5 ± 1.0 |" in table.replace("17.50 ± 1.00", "17.5 ± 1.0")
+    assert [line.split(" | ")[-1].rstrip(" |") for line in table.splitlines()[2:5]] == ["–", "3 of 3", "6 of 6"]
     with (tmp_path / "table.csv").open(newline="") as file:
         rows = list(csv.DictReader(file))
     assert len(rows) == sum(map(len, RUNS.values()))

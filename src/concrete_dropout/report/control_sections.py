@@ -56,7 +56,8 @@ def results(record: Record, layers: list[Layer]) -> Section:
     ]
     intro = (
         "Rewards are true ones, of true states; the shaped reward of the search is in no number here. Each policy is "
-        "judged from starts of its own, in episodes that the model is not trained on."
+        "judged from starts of its own, in episodes that the model is not trained on. The policy of an episode is the "
+        "one that function draws promise most of, or a scout that has acted better than that in the true world."
     )
     return Section("results", "Results", join([paragraph(intro), cards(items), _table(record)]))
 
@@ -135,6 +136,14 @@ def _coverage(entry: dict[str, Any]) -> tuple[list[Any], list[Any]]:
     return far.get("expected") or [], far.get("observed") or []
 
 
+def _actor(entry: dict[str, Any]) -> str:
+    """Who made the experience of an episode, and what came of it; "chosen" where that made a scout the policy."""
+    if "scout_acted" not in entry:  # of an earlier version
+        return "–"
+    who = "scout" if entry["scout_acted"] else "policy"
+    return f"{who}, {number(entry.get('acted_return'), 3)}{', chosen' if entry.get('scout_chosen') else ''}"
+
+
 def _table(record: Record) -> object:
     rows = [
         [
@@ -142,6 +151,7 @@ def _table(record: Record) -> object:
             whole(entry.get("num_train")),
             f"{number(reward(entry), 4)} ± {number(reward(entry, 'std'), 2)}",
             number(entry.get("model_reward"), 4),
+            _actor(entry),
             " ".join(probability(p) for p in mapping(entry.get("p")).values()) or "–",
             " ".join(change(value) for value in mapping(entry.get("p_change")).values()) or "–",
             number(entry.get("honesty")),
@@ -155,6 +165,7 @@ def _table(record: Record) -> object:
         "N",
         "Reward",
         "In the model",
+        "Who acted",
         "p",
         "Trend of p",
         "Epistemic / error",

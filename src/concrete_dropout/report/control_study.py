@@ -32,6 +32,7 @@ COLUMNS = (
     f"mean of first {EARLY}",
     "epistemic / error, first",
     "the same, last",
+    "within a factor of 2",
 )
 Read = Callable[[dict[str, Any]], float | None]
 
@@ -95,11 +96,19 @@ def cells(agents: Agents) -> list[str]:
         f"{len(reached)} of {len(agents.records)}",
         number(sum(reached) / len(reached)) if reached else "–",
         *(plus_minus(s.mean, s.se) if s is not None else "–" for s in (*found, *ratios)),
+        _honest_share(agents),
     ]
 
 
 def _honesty(index: int, record: Record) -> float | None:
     return finite(episodes(record)[index].get("honesty"))
+
+
+def _honest_share(agents: Agents) -> str:
+    """In how many episodes of all runs the epistemic uncertainty was within a factor of 2 of the error."""
+    ratios = [finite(entry.get("honesty")) for record in agents.records for entry in episodes(record)]
+    known = [ratio for ratio in ratios if ratio]
+    return f"{sum(1 / 2 <= ratio <= 2 for ratio in known)} of {len(known)}" if known else "–"
 
 
 def control_lead(study: Study) -> str:
@@ -149,7 +158,7 @@ def _results(study: Study) -> Section:
         f"The paper reports {GOAL} for both of its agents. Learned p has to be compared with p = 0 and a fixed p under "
         "the same budget; without these, nothing can be credited to it."
     )
-    caption = "Mean ± standard error over runs"
+    caption = "Mean ± standard error over runs; the last column counts episodes of all runs"
     return Section("results", "Results", join([intro, table(COLUMNS, rows, caption, numeric=range(1, len(COLUMNS)))]))
 
 
