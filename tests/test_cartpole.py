@@ -114,6 +114,8 @@ def test_the_numbers_of_every_episode_are_kept(runs: Runs) -> None:
             assert component["ratio"] == pytest.approx(component["epistemic"] / component["error"])
             assert component["epistemic"] > 0
             assert component["observed_error"] > 0
+        assert set(entry["rivals"]) == {"draws", "scout"}
+        assert all(0 <= value <= 25 for value in entry["rivals"].values())
         assert entry["scout_acted"] or not entry["scout_chosen"]
         assert not entry["scout_chosen"] or entry["acted_return"] > 0
         assert 0 <= entry["far"]["calibration_rmse"] <= 1
@@ -121,6 +123,7 @@ def test_the_numbers_of_every_episode_are_kept(runs: Runs) -> None:
         assert all(0 < p < 1 for p in entry["p"].values())
         assert set(entry["p_change"]) == set(entry["p"])
     metrics = {row["metric"] for row in rows(runs.whole / "metrics.csv")}
+    assert {"test/reward_draws", "test/reward_scout"} <= metrics
     assert {"test/reward", "test/reward_std", "test/model_reward", "test/epistemic_theta", "train/nll"} <= metrics
     layers = {row["layer"] for row in rows(runs.whole / "dropout.csv")}
     assert layers == {"network.layers.3", "network.layers.6"}  # all inputs are needed: none is dropped

@@ -18,6 +18,7 @@ def entry(episode: int, reward: float, p: float | None = 0.2, **more: Any) -> di
         "episode": episode,
         "num_train": 25 * episode,
         "reward": {"mean": reward, "std": 0.5, "starts": 50},
+        "rivals": {"draws": reward, "scout": reward / 2},
         "model_reward": reward + 1,
         "p": {"layers.3": p / episode, "layers.6": p / 2} if p else {},
         "p_change": {"layers.3": -0.01, "layers.6": None} if p else {},

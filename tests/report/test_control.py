@@ -23,6 +23,7 @@ def test_an_agents_report_has_its_own_sections(tmp_path: Path) -> None:
     assert "could not be built" not in text
     assert "reached a mean true reward of 17.25 in episode 3 of 4" in text
     assert text.count("data:image/gif;base64,") == 1
+    assert "Function draws or the mean model" in text
     assert "theta_dot" in text
 
 
@@ -112,7 +113,9 @@ def test_the_report_of_a_study_of_agents(tmp_path: Path) -> None:
     with (tmp_path / "table.csv").open(newline="") as file:
         rows = list(csv.DictReader(file))
     assert len(rows) == sum(map(len, RUNS.values()))
-    assert rows[5]["reward"] == "17.0"
+    assert rows[5]["reward"] == rows[5]["reward_draws"] == "17.0"
+    assert rows[5]["reward_scout"] == "8.5"
+    assert (rows[5]["p layers.6"], rows[-1]["p layers.6"]) == ("", "0.1")
 
 
 def test_a_study_that_has_not_begun(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from concrete_dropout.callbacks.network import active_layers
@@ -36,10 +37,12 @@ def measured(agent: Agent, outcome: Outcome) -> tuple[dict[str, float], dict[str
         }
         for i, name in enumerate(names)
     }
+    rivals = _rivals(agent, outcome)
     metrics = {
         "test/reward": float(returns.mean()),
         "test/reward_std": float(returns.std()),
         "test/model_reward": outcome.model_return,
+        **{f"test/reward_{name}": value for name, value in rivals.items()},
         "test/honesty": typical(near.ratio),
         "test/honesty_observed": typical(near.epistemic / near.observed),
         "test/calibration_rmse": far.calibration_rmse,
@@ -51,6 +54,7 @@ def measured(agent: Agent, outcome: Outcome) -> tuple[dict[str, float], dict[str
         "episode": outcome.episode,
         "num_train": agent.task.num_train,
         "reward": {"mean": metrics["test/reward"], "std": metrics["test/reward_std"], "starts": len(returns)},
+        "rivals": rivals,
         "model_reward": outcome.model_return,
         "scout_acted": outcome.scout_acted,
         "scout_chosen": outcome.scout_chosen,
@@ -62,6 +66,21 @@ def measured(agent: Agent, outcome: Outcome) -> tuple[dict[str, float], dict[str
         "far": _far(far, names),
     }
     return metrics, entry
+
+
+def _rivals(agent: Agent, outcome: Outcome) -> dict[str, float]:
+    """Mean true reward of the policy that function draws promise most of, and of the best scout of the mean model.
+
+    The same starts for both, which differ from those that the chosen one is judged from. The agent does not see this.
+    """
+    policies = {"draws": agent.policy(outcome.promising)}
+    if agent.scouts.best is not None:
+        policies["scout"] = agent.scouts.best_policy()
+    luck = [torch.Generator().manual_seed(outcome.episode) for _ in policies]
+    return {
+        name: float(agent.world.judge(policy, agent.settings.starts, generator).returns.mean())
+        for (name, policy), generator in zip(policies.items(), luck, strict=True)
+    }
 
 
 def typical(ratios: Tensor) -> float:

@@ -32,8 +32,9 @@ class Outcome:
 
     Attributes:
         episode: its number; the first with a learned policy is 1.
-        chosen: which policy of the population was judged.
-        model_return: of that policy, inside of the learned model.
+        promising: the policy of the population that function draws promise most of.
+        chosen: the one that was judged: the same, or a scout in a place of its own.
+        model_return: what function draws promise of the chosen one.
         scout_acted: whether a scout made the experience of this episode.
         scout_chosen: whether it was chosen for that, or for what function draws promise of it.
         acted_return: what came of the experience.
@@ -41,6 +42,7 @@ class Outcome:
     """
 
     episode: int
+    promising: int
     chosen: int
     model_return: float
     scout_acted: bool
@@ -89,7 +91,7 @@ class Agent:
             self.scouts.lead(self.population, new, self.promises(self.scouts.population, mean_model=True))
         search(self.population, self.climb, self.settings.search, self.generator)
         promises = self.promises(self.population)
-        self.chosen = int(promises.argmax())
+        self.chosen = promising = int(promises.argmax())
         promise, scout_promise, scout_acts = self.compare_with_scout(promises)
         acted = self.world.judge(self.scouts.best_policy() if scout_acts else self.policy(), 1, self.generator)
         self.data.add(acted.episodes[0])
@@ -100,7 +102,7 @@ class Agent:
         judgement = self.world.judge(self.policy(), self.settings.starts, self.generator)
         self.episode += 1
         promise = scout_promise if scout_chosen else promise
-        return Outcome(self.episode, self.chosen, promise, scout_acts, scout_chosen, done, judgement)
+        return Outcome(self.episode, promising, self.chosen, promise, scout_acts, scout_chosen, done, judgement)
 
     def fit(self) -> None:
         """Train the model on all that was seen, from where it is."""

@@ -35,6 +35,11 @@ def component(entry: dict[str, Any], name: str, key: str) -> float | None:
     return finite(mapping(mapping(entry.get("components")).get(name)).get(key))
 
 
+def rival(entry: dict[str, Any], name: str) -> float | None:
+    """True reward of the policy of the function "draws", or of the best "scout" of the mean model."""
+    return finite(mapping(entry.get("rivals")).get(name))
+
+
 def component_names(record: Record) -> list[str]:
     """Components of the state."""
     return list(dict.fromkeys(str(name) for entry in episodes(record) for name in mapping(entry.get("components"))))

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from concrete_dropout.plots.calibration import coverage_curve
 from concrete_dropout.plots.control import over_episodes, paths_over_time, phase
 from concrete_dropout.report.components import Card, Section, cards, figure, grid, paragraph, table
-from concrete_dropout.report.control_record import best, component, component_names, episodes, film, line, reward
+from concrete_dropout.report.control_record import best, component, component_names, episodes, film, line, reward, rival
 from concrete_dropout.report.html import join, tag
 from concrete_dropout.report.layers import Layer
 from concrete_dropout.report.record import Record, dicts, finite, mapping
 from concrete_dropout.report.text import change, number, probability, whole
 
+RIVALS = {"draws": "policy of function draws", "scout": "scout of the mean model"}
 PHASES = ((2, 3), (0, 1))  # of a cart-pole: angle and its speed, position and its speed
 
 
@@ -71,7 +73,18 @@ def learning(record: Record, layers: list[Layer]) -> Section:
     band = {"true reward": line(record, lambda entry: reward(entry, "std"))[1]}
     made = over_episodes(lines, "Reward over episodes", "Reward of an episode", spread=band)
     caption = "Band: one standard deviation over starts. A gap to the model's promise is what the model got wrong."
-    return Section("learning", "Learning", figure(made, caption))
+    parts = [figure(made, caption)]
+    both = {label: line(record, partial(rival, name=name)) for name, label in RIVALS.items()}
+    if all(points[0] for points in both.values()):
+        made = over_episodes(both, "Function draws or the mean model", "True reward")
+        parts.append(
+            figure(
+                made,
+                "True rewards of the policy that function draws promise most of, and of the best scout, which climbed "
+                "the mean model alone. Where the first is higher, planning under uncertainty paid.",
+            )
+        )
+    return Section("learning", "Learning", join(parts))
 
 
 def videos(record: Record, layers: list[Layer]) -> Section:

@@ -11,7 +11,17 @@ from typing import Any
 
 from concrete_dropout.plots.control import over_episodes
 from concrete_dropout.report.components import Section, figure, grid, paragraph, table
-from concrete_dropout.report.control_record import best, component, component_names, episodes, is_agent, line, reward
+from concrete_dropout.report.control_record import (
+    best,
+    component,
+    component_names,
+    episodes,
+    is_agent,
+    line,
+    reward,
+    rival,
+)
+from concrete_dropout.report.control_sections import RIVALS
 from concrete_dropout.report.html import Html, join
 from concrete_dropout.report.record import Record, dicts, finite, mapping
 from concrete_dropout.report.statistics import Summary, summarise
@@ -133,11 +143,15 @@ def table_csv(study: Study) -> str:
     """Reward, promise and uncertainty of every run and episode: what the figures are made of."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(["run", "episode", "num_train", "reward", "reward_std", "model_reward", "honesty", "seconds"])
+    rest = ("model_reward", "acted_return", "scout_acted", "scout_chosen", "honesty", "seconds")
+    layers = list(dict.fromkeys(name for agents in agents_of(study) for r in agents.records for name in _p_names(r)))
+    rewards = ("reward", "reward_std", *(f"reward_{name}" for name in RIVALS))
+    writer.writerow(["run", "episode", "num_train", *rewards, *rest, *(f"p {layer}" for layer in layers)])
     for member in study.members:
         for entry in episodes(member.record) if member.record is not None else ():
-            rest = (entry.get(key) for key in ("model_reward", "honesty", "seconds"))
-            row = [entry["episode"], entry.get("num_train"), reward(entry), reward(entry, "std"), *rest]
+            seen = [reward(entry), reward(entry, "std"), *(rival(entry, name) for name in RIVALS)]
+            p = [mapping(entry.get("p")).get(layer) for layer in layers]
+            row = [entry["episode"], entry.get("num_train"), *seen, *(entry.get(key) for key in rest), *p]
             writer.writerow([member.label, *row])
     return text.getvalue()
 
@@ -166,6 +180,10 @@ def _rewards(study: Study) -> Section:
     parts = [
         _lines(study, reward, "True reward over episodes", "Reward of an episode"),
         _lines(study, lambda e: finite(e.get("model_reward")), "Reward inside of the model", "Promised reward"),
+        *(
+            _lines(study, partial(rival, name=name), f"{label.capitalize()}: true reward", "Reward of an episode")
+            for name, label in RIVALS.items()
+        ),
     ]
     caption = paragraph("Means over runs; bands are one standard error.")
     return Section("learning", "Learning", join([caption, grid(parts)]))
@@ -195,6 +213,10 @@ def _panels(study: Study) -> Section:
         "component of the state, over episodes. It is measured on whole episodes that were never trained on."
     )
     return Section("panels", "The paper's panels", join([intro, grid(parts)]))
+
+
+def _p_names(record: Record) -> list[str]:
+    return [str(name) for entry in episodes(record) for name in mapping(entry.get("p"))]
 
 
 def _layers(record: Record) -> list[str]:
