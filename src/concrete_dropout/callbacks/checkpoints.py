@@ -66,7 +66,7 @@ class AtomicCheckpointIO(TorchCheckpointIO):
         Args:
             path: of the file.
             map_location: as for ``torch.load``.
-            weights_only: False allows any pickled object; only for files that you trust.
+            weights_only: of no effect, it is always True.
 
         Raises:
             UserError: no such file, a truncated or damaged one, or one that holds more than tensors and containers.
@@ -76,7 +76,7 @@ class AtomicCheckpointIO(TorchCheckpointIO):
                 f"there is no checkpoint {path}; ckpt_path must name a file, as in RUN/checkpoints/last.ckpt"
             )
         try:
-            loaded = torch.load(path, map_location=map_location, weights_only=weights_only is not False)
+            loaded = torch.load(path, map_location=map_location, weights_only=True)
         except Exception as error:  # a file of anything makes the unpickler fail in any way
             first_line = str(error).strip().partition("\n")[0]
             raise UserError(
