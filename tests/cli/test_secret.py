@@ -33,8 +33,8 @@ def _planted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         (f"+logger.api_key={WANDB}", r"\+logger\.api_key"),
         ("+logger.wandb.api_key=short", r"\+logger\.wandb\.api_key"),
         (f"logger.wandb.project={'f' * 40}", r"logger\.wandb\.project"),
-        (f"+logger.wandb.x='local-{'f' * 40}'", r"logger\.wandb\.x"),
-        (f"++hydra.job.env_set.WANDB_API_KEY={'f' * 40}", r"hydra\.job\.env_set\.WANDB_API_KEY"),
+        (f"+logger.wandb.x='local-{'f' * 40}'", r"\+logger\.wandb\.x"),
+        (f"++hydra.job.env_set.WANDB_API_KEY={'f' * 40}", r"\+\+hydra\.job\.env_set\.WANDB_API_KEY"),
         (f"name=run-{WANDB}", "name"),
         (f"data.path=/somewhere/{OTHER}/a.csv", r"data\.path"),
         (f"+data.{OTHER}=1,{OTHER}", "a setting"),
@@ -89,6 +89,7 @@ def test_every_command_refuses_them(
         raise AssertionError("nothing may be started")
 
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HYDRA_FULL_ERROR", "0")
     for argument in (f"+logger.api_key={WANDB}", WANDB, f"name='{OTHER}'", "name=${oc.env:MY_SERVICE_TOKEN}"):
         monkeypatch.setattr("sys.argv", ["train.py", "logger=none", argument])
         assert command(CONF, started) == 2

@@ -76,9 +76,9 @@ def test_networks_of_known_libraries_are_not(target: str) -> None:
     assert trusted_config(config(model={"_target_": target}), "ckpt=x", NOTHING_ELSE)["model"] == {"_target_": target}
 
 
-@pytest.mark.parametrize("experiment", sorted(path.stem for path in (CONF / "experiment").glob("*.yaml")))
-def test_the_config_of_every_experiment_passes(experiment: str) -> None:
-    needed = {"csv": ["data.path=a", "data.target=b"], "image_folder": ["data.root=a"], "seg_folder": ["data.root=a"]}
+@pytest.mark.parametrize("experiment", ["csv", "image_folder", "camvid", "cartpole", "control", "uci"])
+def test_the_configs_of_our_experiments_pass(experiment: str) -> None:
+    needed = {"csv": ["data.path=a", "data.target=b"], "image_folder": ["data.root=a"]}
     whole = plain(compose_config([f"experiment={experiment}", *needed.get(experiment, [])], CONF))
     assert trusted_config(whole, "ckpt=x", NOTHING_ELSE) == whole
 

@@ -102,6 +102,14 @@ def test_no_key_is_in_any_file_or_on_the_terminal(planted: Planted) -> None:
     assert any(name.endswith(":base64") for name in seen)
 
 
+def test_the_search_would_find_one(tmp_path: Path) -> None:
+    key = KEYS["netrc"]
+    torch.save({"config": {"name": key}}, tmp_path / "a.ckpt")
+    packed = base64.b64encode(gzip.compress(f"{key} {'x' * 100}".encode(), mtime=0))
+    for content in ((tmp_path / "a.ckpt").read_bytes(), b'data("' + packed + b'")', gzip.compress(key.encode())):
+        assert any(key.encode() in part for _, part in contents("file", content))
+
+
 def tampered(planted: Planted, folder: Path, **changes: Any) -> Path:
     checkpoint = torch.load(planted.checkpoint, weights_only=True)
     for key, value in changes.items():

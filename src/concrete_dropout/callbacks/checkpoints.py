@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pickle  # nosec B403 # for the name of an error
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -77,17 +78,29 @@ class AtomicCheckpointIO(TorchCheckpointIO):
             )
         try:
             loaded = torch.load(path, map_location=map_location, weights_only=True)
-        except Exception as error:  # a file of anything makes the unpickler fail in any way
-            first_line = str(error).strip().partition("\n")[0]
+        except pickle.UnpicklingError as error:
+            if "Weights only load failed" not in str(error):
+                raise _unreadable(path, error) from error
+            # What torch says of it invites to switch the check off.
             raise UserError(
-                f"cannot read the checkpoint {path} ({type(error).__name__}: {first_line}). It is truncated, damaged "
-                "or no checkpoint of this project; take another one of that run, as in RUN/checkpoints/best.ckpt"
+                f"the checkpoint {path} is refused: it holds more than tensors and plain containers, and loading that "
+                "could run any code. Take one that python train.py has written"
             ) from error
+        except Exception as error:  # a file of anything makes the unpickler fail in any way
+            raise _unreadable(path, error) from error
         if not isinstance(loaded, dict):  # more cannot be asked: Lightning's launchers hand over bare state dicts too
             raise UserError(
                 f"{path} is no checkpoint: it holds a {type(loaded).__name__}; give the path of a .ckpt file"
             )
         return loaded
+
+
+def _unreadable(path: StrPath, error: Exception) -> UserError:
+    first_line = str(error).strip().partition("\n")[0]
+    return UserError(
+        f"cannot read the checkpoint {path} ({type(error).__name__}: {first_line}). It is truncated, damaged "
+        "or no checkpoint of this project; take another one of that run, as in RUN/checkpoints/best.ckpt"
+    )
 
 
 def _system_error(error: BaseException) -> str | None:

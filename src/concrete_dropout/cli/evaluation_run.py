@@ -112,6 +112,7 @@ def facts_of(request: Request, plan: Plan, subjects: list[Subject]) -> dict[str,
         "plan": asdict(plan),
         "subjects": [{"name": subject.name, **subject.facts} for subject in subjects],
         "started": _now(),
+        "device": device_of(request.device).type,
         **run_facts(),
     }
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import gzip
 import math
 import zlib
+from io import BufferedIOBase
 from pathlib import Path
-from typing import IO
 
 import numpy as np
 import numpy.typing as npt
@@ -59,7 +59,7 @@ def read_bytes(path: Path) -> bytes:
         raise UserError(f"{path} cannot be read ({error.strerror}).") from error
 
 
-def open_file(path: Path) -> IO[bytes]:
+def open_file(path: Path) -> BufferedIOBase:
     """A file to be read, as ``read_bytes`` reads it."""
     with path.open("rb") as file:
         compressed = file.read(len(GZIP_MAGIC)) == GZIP_MAGIC

@@ -64,11 +64,12 @@ def reproduction(record: Record, layers: list[Layer]) -> Section:
     seed = run.get("seed")
     checkpoints = mapping(run.get("checkpoints"))
     loggers = mapping(run.get("loggers"))
-    rows = [
+    rows: list[list[object]] = [
         ["Seed", plain(seed) if seed is not None else MISSING],
-        ["Commit", tag("code", commit) if commit else MISSING],
+        ["Commit", _commit(commit)],
         ["Started", moment(run.get("started"))],
         ["Ended", moment(run.get("ended"))],
+        ["Device", _plain_or_missing(run.get("device"))],
         ["Hardware", _plain_or_missing(run.get("hardware"))],
         *([f"Checkpoint ({name})", tag("code", plain(path))] for name, path in checkpoints.items() if path),
         *([f"Logger ({name})", tag("code", plain(path))] for name, path in loggers.items() if path),
@@ -79,6 +80,14 @@ def reproduction(record: Record, layers: list[Layer]) -> Section:
         paragraph("Build this page again from the files: ", tag("code", "python -m concrete_dropout.report RUN_DIR"))
     )
     return Section("reproduce", "How to reproduce", join(parts))
+
+
+def _commit(commit: str) -> object:
+    """Git's state when the run was started: a "+" behind the commit stands for changed files."""
+    if not commit:
+        return "not known: the code was in no git repository, or there was no git"
+    changed = ", with changes that were not committed" if commit.endswith("+") else None
+    return join([tag("code", commit.removesuffix("+")), changed], "")
 
 
 def _plain_or_missing(value: object) -> str:
