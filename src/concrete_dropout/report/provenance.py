@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from concrete_dropout.report.components import Section, code, details, paragraph, table
-from concrete_dropout.report.html import join, tag
+from concrete_dropout.report.html import Html, escape, join, tag
 from concrete_dropout.report.layers import Layer
 from concrete_dropout.report.record import Record, finite, mapping
 from concrete_dropout.report.text import MISSING, duration, moment, plain, whole
@@ -64,7 +64,7 @@ def reproduction(record: Record, layers: list[Layer]) -> Section:
     seed = run.get("seed")
     checkpoints = mapping(run.get("checkpoints"))
     loggers = mapping(run.get("loggers"))
-    rows: list[list[object]] = [
+    rows = [
         ["Seed", plain(seed) if seed is not None else MISSING],
         ["Commit", _commit(commit)],
         ["Started", moment(run.get("started"))],
@@ -82,10 +82,10 @@ def reproduction(record: Record, layers: list[Layer]) -> Section:
     return Section("reproduce", "How to reproduce", join(parts))
 
 
-def _commit(commit: str) -> object:
+def _commit(commit: str) -> Html:
     """Git's state when the run was started: a "+" behind the commit stands for changed files."""
     if not commit:
-        return "not known: the code was in no git repository, or there was no git"
+        return escape("not known: the code was in no git repository, or there was no git")
     changed = ", with changes that were not committed" if commit.endswith("+") else None
     return join([tag("code", commit.removesuffix("+")), changed], "")
 
