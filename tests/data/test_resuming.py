@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import socket
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -16,6 +18,17 @@ from concrete_dropout.data import resuming
 from concrete_dropout.data.downloads import UnwritableError, fetch, workshop
 from concrete_dropout.data.resuming import BrokenOffError, DownloadError, ResumingDownloader, shown
 
+# Another process; without what the package's data modules import, which takes seconds.
+PROCESS = """
+import sys, types
+package = types.ModuleType("concrete_dropout.data")
+package.__path__ = [sys.argv[1]]
+sys.modules[package.__name__] = package
+from pathlib import Path
+from concrete_dropout.data.downloads import ResumingDownloader, fetch, workshop
+with workshop(Path(sys.argv[2])) as work:
+    fetch(sys.argv[3], work, "data.bin", ResumingDownloader(work, 10**6))
+"""
 CONTENT = bytes(range(256)) * 40
 SHA256 = hashlib.sha256(CONTENT).hexdigest()
 NAME = "data.bin"
@@ -212,6 +225,31 @@ def test_one_of_two_waits_for_the_other(server: Misbehaviour, tmp_path: Path, ca
     assert len(server.requests) == 2
     assert left(tmp_path) == ["set"]
     assert "another process is downloading" in caplog.text
+
+
+def test_a_killed_process_leaves_its_part_to_the_one_that_waits(server: Misbehaviour, tmp_path: Path) -> None:
+    target, part = tmp_path / "set", tmp_path / ".set.part"
+    server.faults["/data.bin"] = ["stall 3000"]
+    arguments = [str(Path(resuming.__file__).parent), str(target), f"{server.address}/data.bin"]
+    other = subprocess.Popen([sys.executable, "-c", PROCESS, *arguments])
+    try:
+        deadline = time.monotonic() + 30
+        while sum(path.stat().st_size for path in part.glob("*.bytes")) < 3000:
+            assert other.poll() is None
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        killer = threading.Timer(0.2, other.kill)
+        killer.start()
+        began = time.monotonic()
+        with workshop(target) as work:
+            assert time.monotonic() - began > 0.1  # it had to wait
+            assert get(server, work).read_bytes() == CONTENT
+        killer.join()
+    finally:
+        other.kill()
+        other.wait()
+    assert [asked for _, asked in server.requests] == [None, "bytes=3000-"]
+    assert left(tmp_path) == []
 
 
 def test_ctrl_c_keeps_what_has_come_and_a_mistake_does_not(tmp_path: Path) -> None:
