@@ -93,6 +93,7 @@ class ResumingDownloader:
                 # Not iter_content, which would wait for a whole chunk, be it byte by byte.
                 while chunk := response.raw.read1(CHUNK, decode_content=False):
                     file.write(chunk)
+                    file.flush()  # so that a kill loses nothing that has come
                     done += len(chunk)
                     self._check_size(done, url)
                     self.progress(done, total)
