@@ -27,7 +27,7 @@ from concrete_dropout.cli.places import last_checkpoint, sweeps_of
 from concrete_dropout.cli.secret import refuse_secrets
 from concrete_dropout.cli.stopped import Stopped, has_failed, how_to_continue, of_several
 from concrete_dropout.cli.sweep_end import run_sweep
-from concrete_dropout.cli.trust import check_saved_override
+from concrete_dropout.cli.trust import OVERRIDES, check_saved_override
 from concrete_dropout.errors import RunFailedError, UserError, as_user_error
 
 LAST = "last"  # in place of a path: the checkpoint of the newest run
@@ -146,7 +146,7 @@ def continued(arguments: Sequence[str]) -> list[str]:
         arguments = [a for a in arguments if _key(a) not in ("ckpt_path", "hydra.run.dir")]
         arguments.append(f"ckpt_path='{quoted}'")
     folder = Path(path).absolute().parent.parent
-    saved = folder / ".hydra" / "overrides.yaml"
+    saved = folder / OVERRIDES
     if path in ("", "null") or not saved.is_file():
         return list(arguments)
     given = {_key(argument) for argument in arguments} | {"sweep", "resume"}  # one job of a sweep is no sweep

@@ -26,6 +26,7 @@ BUILDERS = {
     "timm.create_model",
     "torchvision.models.get_model",
 }
+OVERRIDES = Path(".hydra") / "overrides.yaml"
 TARGET, REWARD, ENVIRONMENT = "_target_", "reward", "id"
 OWN_REWARDS = "concrete_dropout.control.rewards."
 NAMED = re.compile(rf"^[ \t]*({TARGET}|{REWARD}|{ENVIRONMENT}):[ \t]*['\"]?([\w.:-]+)", re.MULTILINE)
@@ -92,19 +93,30 @@ def check_saved_override(entry: str, folder: Path) -> None:
     Raises:
         UserError: says how the user can give it himself.
     """
-    key, _, value = entry.lstrip("+~").partition("=")
-    names_code = TARGET in entry or key == f"env.{REWARD}" or (key == f"env.{ENVIRONMENT}" and ":" in value)
-    resolves = re.search(r"\$\{[^}]*:", entry) is not None
-    if entry.startswith("-") or key.startswith("hydra") or "\n" in entry:
+    if entry.startswith("-") or _key(entry).startswith("hydra") or "\n" in entry:
+        file = folder / OVERRIDES
+        raise UserError(f"{file} has {entry!r}, which is no setting of a run: remove it")
+    if must_be_repeated(entry):
         raise UserError(
-            f"{folder / '.hydra' / 'overrides.yaml'} has {entry!r}, which is no setting of a run: remove it"
-        )
-    if names_code or resolves:
-        raise UserError(
-            f"the run in {folder} was started with {entry!r}, which {'names code' if names_code else 'reads outside'}. "
-            "A folder that came from elsewhere could do anything that way: if it is yours, repeat this setting beside "
+            f"the run in {folder} was started with {entry!r}, which names code or reads outside of the config. A "
+            "folder that came from elsewhere could do anything that way: if it is yours, repeat this setting beside "
             "ckpt_path=..."
         )
+
+
+def must_be_repeated(entry: str) -> bool:
+    """Whether a setting is taken from the command line alone, and not from a run folder.
+
+    >>> must_be_repeated("model._target_=my_package.Net"), must_be_repeated("seed=1"), must_be_repeated("name=a${seed}")
+    (True, False, False)
+    """
+    key, value = _key(entry), entry.partition("=")[2]
+    names_code = TARGET in entry or key == f"env.{REWARD}" or (key == f"env.{ENVIRONMENT}" and ":" in value)
+    return names_code or re.search(r"\$\{[^}]*:", entry) is not None
+
+
+def _key(entry: str) -> str:
+    return entry.lstrip("+~").partition("=")[0]
 
 
 def _check_target(group: str, key: str, value: Any, name: str, trust: Trust) -> None:
