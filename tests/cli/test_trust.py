@@ -128,6 +128,14 @@ def test_the_user_may_trust_his_own(tmp_path: Path) -> None:
         trusted_config(config(task={"_target_": "my_package.nets.Net"}), "ckpt=x", Trust(conf_dir=tmp_path))
 
 
+@pytest.mark.parametrize("text", ["a: 1", "7", "[", "!!python/object/apply:os.system [x]", "\0"])
+def test_a_damaged_list_of_settings_is_one_message(tmp_path: Path, text: str) -> None:
+    (tmp_path / ".hydra").mkdir()
+    (tmp_path / ".hydra" / "overrides.yaml").write_text(text)
+    with pytest.raises(UserError, match=r"overrides\.yaml cannot be read"):
+        continued([f"ckpt_path={tmp_path}/checkpoints/last.ckpt"])
+
+
 @pytest.mark.parametrize(
     "entry",
     [

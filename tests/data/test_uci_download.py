@@ -137,6 +137,7 @@ def test_a_set_that_broke_off_is_completed_the_next_time(tmp_path, source, tiny,
         with pytest.raises(UserError, match=r"ended the connection without an answer.*Run once with network access"):
             UCIData(tmp_path / "data", "tiny", base_url=server.address).setup()
         first = len(server.requests)
+        (tmp_path / "data/uci/.tiny.part/set/data/tmpabc").touch()  # as a kill leaves it
         assert UCIData(tmp_path / "data", "tiny", base_url=server.address).num_splits == 3
         again = [path.rpartition("/")[2] for path, _ in server.requests[first:]]
     assert again == ["index_test_1.txt", "index_train_2.txt", "index_test_2.txt"]

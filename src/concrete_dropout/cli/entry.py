@@ -17,11 +17,11 @@ from hydra.core.utils import JobReturn, JobStatus
 from hydra.errors import HydraException
 from hydra.experimental.callback import Callback
 from hydra.types import RunMode
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig
 from omegaconf.errors import OmegaConfBaseException
 
 from concrete_dropout.cli.check import check_command
-from concrete_dropout.cli.jobs import newest_sweep, texts
+from concrete_dropout.cli.jobs import newest_sweep, saved_overrides
 from concrete_dropout.cli.leftovers import discard
 from concrete_dropout.cli.places import last_checkpoint, sweeps_of
 from concrete_dropout.cli.secret import refuse_secrets
@@ -150,7 +150,7 @@ def continued(arguments: Sequence[str]) -> list[str]:
     if path in ("", "null") or not saved.is_file():
         return list(arguments)
     given = {_key(argument) for argument in arguments} | {"sweep", "resume"}  # one job of a sweep is no sweep
-    before = [entry for entry in texts(OmegaConf.load(saved)) if _key(entry) not in given]
+    before = [entry for entry in saved_overrides(saved) if _key(entry) not in given]
     for entry in before:
         check_saved_override(entry, folder)
     if "hydra.run.dir" in given or "train=false" in [argument.lower() for argument in arguments]:

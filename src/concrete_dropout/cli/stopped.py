@@ -7,9 +7,7 @@ import shlex
 import signal
 from pathlib import Path
 
-from omegaconf import OmegaConf
-
-from concrete_dropout.cli.jobs import texts
+from concrete_dropout.cli.jobs import saved_overrides
 from concrete_dropout.cli.paths import shortest
 from concrete_dropout.cli.trust import OVERRIDES, must_be_repeated
 from concrete_dropout.runfolder import REPORT, RUN, RunFolder
@@ -68,7 +66,7 @@ def how_to_continue(folder: Path) -> str:
 def _to_repeat(folder: Path) -> list[str]:
     """Settings of a run that its folder alone does not stand for."""
     saved = folder / OVERRIDES
-    return [entry for entry in texts(OmegaConf.load(saved)) if must_be_repeated(entry)] if saved.is_file() else []
+    return [entry for entry in saved_overrides(saved) if must_be_repeated(entry)] if saved.is_file() else []
 
 
 def continue_command(checkpoint: Path) -> str:

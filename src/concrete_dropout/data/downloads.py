@@ -38,6 +38,7 @@ def workshop(target: Path) -> Iterator[Path]:
         _wait_for(lock, target)
         work.mkdir(exist_ok=True)
     except OSError as error:
+        lock.release()
         raise UnwritableError(error.strerror or str(error)) from error
     keeps = False
     try:

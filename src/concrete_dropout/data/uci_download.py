@@ -44,6 +44,7 @@ def fetch_set(uci_set: UCISet, target: Path, base_url: str = BASE_URL) -> None:
             _fetch_files(uci_set, url, work / SET / "data", ResumingDownloader(work, MAX_BYTES))
             if splits_sha256(work / SET / "data") != uci_set.splits_sha256:
                 raise ValueError("its splits are not the published ones")
+            _remove_strangers(work / SET / "data")
             os.rename(work / SET, target)
     except UnwritableError as error:
         raise UserError(
@@ -75,6 +76,14 @@ def _fetch_files(uci_set: UCISet, url: str, folder: Path, downloader: ResumingDo
         fetch(url + name, folder, name, downloader)
     for name in _split_files(folder):
         fetch(url + name, folder, name, downloader)
+
+
+def _remove_strangers(folder: Path) -> None:
+    """What a process that was killed has left beside the files."""
+    known = {"data.txt", "n_splits.txt", *INDEX_FILES, *_split_files(folder)}
+    for path in folder.iterdir():
+        if path.name not in known:
+            path.unlink()
 
 
 def _split_files(folder: Path) -> list[str]:
