@@ -8,7 +8,7 @@ LOCKED := --universal --python-version 3.10 --no-annotate --no-header --quiet
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help train dashboard test test-slurm test-ray test-kill lint types format bench docs lock clean
+.PHONY: help train dashboard test test-slurm test-ray test-kill lint security types format bench docs lock clean
 
 help: ## List the targets
 	@echo "Usage: make TARGET [ARGS='...'] [PYTHON=python3.12]"
@@ -36,9 +36,12 @@ test-ray: .venv/.ray ## Test sweeps on a Ray cluster on this machine; adds Ray t
 test-kill: $(VENV) ## Kill runs at random moments and go on, again and again: make test-kill KILLS=20
 	TEST_KILL=1 KILLS=$(KILLS) OMP_NUM_THREADS=1 $(BIN)/pytest tests/kill $(ARGS)
 
-lint: $(VENV) ## Check code style and formatting
+lint: $(VENV) security ## Check code style, formatting, and for insecure code
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
+
+security: $(VENV) ## Look for insecure code
+	$(BIN)/bandit --quiet --configfile pyproject.toml --recursive src tools benchmarks docker $(wildcard *.py)
 
 types: $(VENV) ## Check types
 	$(BIN)/mypy

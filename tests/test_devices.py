@@ -87,20 +87,21 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Runs:
         killed = Command(place / "broken", *TWO, *probe(place / "again"), f"hydra.run.dir='{broken}'")
         codes = [moments.stop(killed, broken, lambda parent: parent)]  # the process that the user has started ...
         last = f"ckpt_path={broken}/checkpoints/last.ckpt"
-        again = Command(place / "broken", last)
+        repeated = probe(place)[0]  # names code, which no folder may do on its own
+        again = Command(place / "broken", last, repeated)
         codes += [moments.stop(again, broken, lambda parent: children(parent)[-1])]  # ... and one of its ranks
         assert "rank 1 failed: it was ended by SIGKILL" in again.err, moments.text
-        interrupted = Command(place / "broken", last)
+        interrupted = Command(place / "broken", last, repeated)
         codes += [moments.stop(interrupted, broken, lambda parent: parent, signal.SIGINT)]
-        taken = Command(place / "broken", last)
+        taken = Command(place / "broken", last, repeated)
         codes += [moments.stop(taken, broken, lambda parent: parent, signal.SIGTERM)]
         assert "Stopped by SIGTERM. It had come to step " in taken.err, moments.text
         reached = checkpoint_step(broken)
         single = Command(
-            place / "alone", f"ckpt_path={whole}/checkpoints/last.ckpt", "train=false", "trainer=cpu",
+            place / "alone", f"ckpt_path={whole}/checkpoints/last.ckpt", "train=false", "trainer=cpu", repeated,
             f"hydra.run.dir='{alone}'",
         )  # fmt: skip
-        resumed = Command(place / "broken", last).wait()
+        resumed = Command(place / "broken", last, repeated).wait()
         assert resumed.code == 0, resumed.err
         assert single.wait().code == 0, single.err
     ranks, resumed_ranks = (

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from concrete_dropout.runfolder import RunFolder, predictions_name
+from concrete_dropout.errors import as_user_error
+from concrete_dropout.runfolder import RunFolder, own_file, predictions_name
 
 
 def test_json_comes_back_and_what_is_not_finite_is_null(tmp_path: Path) -> None:
@@ -81,3 +82,33 @@ def test_a_table_may_be_cut_anywhere(tmp_path: Path) -> None:
         # Whole rows are as they were; a cut inside of "ö" costs that row only.
         if length > content.index(b"\n1,"):
             assert found[0] == {"step": "0", "layer": "größe", "p": "0.1"}
+
+
+@pytest.mark.parametrize("place", ["x.csv", "inside/x.csv"])
+def test_links_out_of_the_folder_are_not_followed(tmp_path: Path, place: str) -> None:
+    secret, folder = tmp_path / "secret", RunFolder(tmp_path / "run")
+    secret.mkdir()
+    (secret / "x.csv").write_text("a\n1\n")
+    folder.path.mkdir()
+    link = folder.path / Path(place).parts[0]
+    link.symlink_to(secret / "x.csv" if link.suffix else secret)
+    for use in (folder.read_json, folder.read_table, lambda name: folder.append_rows(name, ("a",), [(2,)])):
+        with pytest.raises(OSError, match="leads out of the run folder") as caught:
+            use(place)
+        assert str(link) in str(as_user_error(caught.value))
+    assert (secret / "x.csv").read_text() == "a\n1\n"
+    # Writing in one piece takes the place of the link.
+    if link.suffix:
+        folder.write_text(place, "b\n2\n")
+        assert folder.read_table(place) == [{"b": "2"}]
+        assert (secret / "x.csv").read_text() == "a\n1\n"
+
+
+def test_links_inside_of_the_folder_are(tmp_path: Path) -> None:
+    (tmp_path / "kept").mkdir()
+    (tmp_path / "kept" / "x.json").write_text("{}")
+    (tmp_path / "x.json").symlink_to("kept/x.json")
+    outside = tmp_path.parent / "other name"
+    outside.symlink_to(tmp_path)
+    assert RunFolder(outside).read_json("x.json") == {}
+    assert own_file(outside, "new/file") == outside / "new" / "file"

@@ -220,6 +220,8 @@ def test_the_record(whole: Finished) -> None:
     assert record["command"].startswith("python train.py trainer=cpu data.num_data=40")
     assert record["started"] <= record["ended"]
     assert record["versions"]["torch"] == torch.__version__.partition("+")[0]
+    assert record["versions"]["concrete-dropout-lightning"]
+    assert record["device"] == "cpu"
     assert [(layer["name"], layer["initial_p"], layer["K"]) for layer in record["layers"]] == [
         (LAYERS[0], pytest.approx(0.1), 1),
         (LAYERS[1], pytest.approx(0.1), 8),

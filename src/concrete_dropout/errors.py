@@ -10,6 +10,7 @@ WAYS_OUT = {
     errno.EROFS: "It lies on a disk that can only be read: name another place.",
     errno.ENOSPC: "Make room on that disk, or name another place.",
     errno.EDQUOT: "Make room in your share of that disk, or name another place.",
+    errno.ELOOP: "Remove the link, or put the file that it leads to in its place.",
 }
 
 

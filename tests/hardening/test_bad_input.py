@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -10,12 +9,6 @@ from tests.hardening.cases import CASES, Case
 from tests.hardening.commands import WarmCommands
 
 LONGEST_MESSAGE = 12  # lines: a few cases list what there is instead
-
-
-@pytest.fixture(scope="module")
-def commands() -> Iterator[WarmCommands]:
-    with WarmCommands() as warm:
-        yield warm
 
 
 def test_there_are_many_cases_and_no_two_alike() -> None:

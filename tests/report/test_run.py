@@ -213,3 +213,38 @@ def test_a_section_that_fails_costs_itself_only(run_dir: Path) -> None:
     text = run.render(record)
     assert "This section could not be built from the run&#x27;s files (TypeError" in text
     assert "How to reproduce" in text
+
+
+def test_a_link_out_of_the_folder_shows_nothing_of_what_it_leads_to(tmp_path: Path) -> None:
+    folder, secret = write_run(tmp_path / "run"), tmp_path / "secret"
+    secret.write_text("planted: secret\n")
+    for name in (runfolder.CONFIG, runfolder.CALIBRATION, runfolder.METRICS):
+        (folder / name).unlink(missing_ok=True)
+        (folder / name).symlink_to(secret)
+    page = build_run_report(folder).read_text()
+    assert "planted" not in page
+    assert page.count("leads out of the run folder") >= 3
+
+
+@pytest.mark.parametrize(
+    ("commit", "shown"),
+    [
+        ("3dbc73f0a1b2", r"<code>3dbc73f0a1b2</code></td>"),
+        ("3dbc73f0a1b2+", r"<code>3dbc73f0a1b2</code>, with changes that were not committed</td>"),
+        (None, "not known: the code was in no git repository, or there was no git"),
+    ],
+)
+def test_the_page_says_seed_versions_git_state_and_device(tmp_path: Path, commit: str | None, shown: str) -> None:
+    versions = {
+        "python": "3.11.2",
+        "concrete-dropout-lightning": "0.1.0",
+        "torch": "2.15.0",
+        "pytorch-lightning": "2.6.6",
+    }
+    folder = write_run(tmp_path, commit=commit, device="cuda, 4 processes", seed=17, versions=versions)
+    page = build_run_report(folder).read_text()
+    section = page.partition('id="reproduce"')[2]
+    assert shown in section
+    for text in ("cuda, 4 processes", "17", *versions, *versions.values()):
+        assert text in section
+    assert ("git checkout 3dbc73f0a1b2" in section) is (commit == "3dbc73f0a1b2")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pickle  # nosec B403 # for the name of an error
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -66,7 +67,7 @@ class AtomicCheckpointIO(TorchCheckpointIO):
         Args:
             path: of the file.
             map_location: as for ``torch.load``.
-            weights_only: False allows any pickled object; only for files that you trust.
+            weights_only: of no effect, it is always True.
 
         Raises:
             UserError: no such file, a truncated or damaged one, or one that holds more than tensors and containers.
@@ -76,18 +77,30 @@ class AtomicCheckpointIO(TorchCheckpointIO):
                 f"there is no checkpoint {path}; ckpt_path must name a file, as in RUN/checkpoints/last.ckpt"
             )
         try:
-            loaded = torch.load(path, map_location=map_location, weights_only=weights_only is not False)
-        except Exception as error:  # a file of anything makes the unpickler fail in any way
-            first_line = str(error).strip().partition("\n")[0]
+            loaded = torch.load(path, map_location=map_location, weights_only=True)
+        except pickle.UnpicklingError as error:
+            if "Weights only load failed" not in str(error):
+                raise _unreadable(path, error) from error
+            # What torch says of it invites to switch the check off.
             raise UserError(
-                f"cannot read the checkpoint {path} ({type(error).__name__}: {first_line}). It is truncated, damaged "
-                "or no checkpoint of this project; take another one of that run, as in RUN/checkpoints/best.ckpt"
+                f"the checkpoint {path} is refused: it holds more than tensors and plain containers, and loading that "
+                "could run any code. Take one that python train.py has written"
             ) from error
+        except Exception as error:  # a file of anything makes the unpickler fail in any way
+            raise _unreadable(path, error) from error
         if not isinstance(loaded, dict):  # more cannot be asked: Lightning's launchers hand over bare state dicts too
             raise UserError(
                 f"{path} is no checkpoint: it holds a {type(loaded).__name__}; give the path of a .ckpt file"
             )
         return loaded
+
+
+def _unreadable(path: StrPath, error: Exception) -> UserError:
+    first_line = str(error).strip().partition("\n")[0]
+    return UserError(
+        f"cannot read the checkpoint {path} ({type(error).__name__}: {first_line}). It is truncated, damaged "
+        "or no checkpoint of this project; take another one of that run, as in RUN/checkpoints/best.ckpt"
+    )
 
 
 def _system_error(error: BaseException) -> str | None:

@@ -62,6 +62,7 @@ class RunRecord(pl.Callback):
         self._previous = self.folder.read_json(RUN) or {}
         self._record = {
             "num_parameters": sum(parameter.numel() for parameter in pl_module.parameters()),
+            "device": _device(trainer),
             "max_steps": None,
             "loggers": logger_paths(trainer.loggers, self.folder.path),
             "checkpoints": {"last": None, "best": None},
@@ -250,6 +251,12 @@ def _wandb_folder(logger: WandbLogger) -> Path | None:
     """The folder of the W&B run; None where W&B could not start."""
     files = getattr(logger.experiment, "dir", None)
     return Path(files).parent if isinstance(files, (str, Path)) else None
+
+
+def _device(trainer: pl.Trainer) -> str:
+    """Where the network is, and in how many processes."""
+    kind = trainer.strategy.root_device.type
+    return kind if trainer.world_size == 1 else f"{kind}, {trainer.world_size} processes"
 
 
 def _is_training(name: str) -> bool:

@@ -13,6 +13,7 @@ from concrete_dropout.callbacks import AtomicCheckpointIO
 from concrete_dropout.cli.agent_build import AGENT, build_world
 from concrete_dropout.cli.checkpoint import CONFIG_KEY
 from concrete_dropout.cli.factory import factory
+from concrete_dropout.cli.trust import NOTHING_ELSE, Trust, trusted_config
 from concrete_dropout.control import Population
 from concrete_dropout.control.video import gif
 from concrete_dropout.errors import UserError
@@ -27,7 +28,7 @@ class Evaluation:
 
 
 @torch.no_grad()
-def evaluate_agent(path: Path, starts: int, seed: int, video: bool = True) -> Evaluation:
+def evaluate_agent(path: Path, starts: int, seed: int, video: bool = True, trust: Trust = NOTHING_ELSE) -> Evaluation:
     """Judge the policy that acted last, as its run would.
 
     Args:
@@ -35,6 +36,7 @@ def evaluate_agent(path: Path, starts: int, seed: int, video: bool = True) -> Ev
         starts: of episodes.
         seed: of these.
         video: whether to film an episode.
+        trust: what its config may name.
 
     Raises:
         UserError: the file is no checkpoint of an agent.
@@ -42,7 +44,7 @@ def evaluate_agent(path: Path, starts: int, seed: int, video: bool = True) -> Ev
     saved = AtomicCheckpointIO().load_checkpoint(path)
     if AGENT not in saved or CONFIG_KEY not in saved:
         raise UserError(f"ckpt={path} is no checkpoint of an agent")
-    cfg, state = OmegaConf.create(saved[CONFIG_KEY]), saved[AGENT]
+    cfg, state = OmegaConf.create(trusted_config(saved[CONFIG_KEY], f"ckpt={path}", trust)), saved[AGENT]
     torch.set_num_threads(cfg.threads or torch.get_num_threads())
     world = build_world(cfg)
     population: Population = factory(cfg, "policy")(world.features.number, world.limits, scale=world.feature_scale)

@@ -39,6 +39,7 @@ def run_agent(cfg: DictConfig, folder: Path, conf_dir: Path) -> None:
             "num_train": agent.data.spec.num_train,
             "kl_weight": agent.task.kl_weight,
             "max_episodes": agent.settings.episodes,
+            "device": agent.make_trainer().strategy.root_device.type,
         }
         record.loggers = build.build_loggers(cfg)
         write_config(config, folder, conf_dir)

@@ -17,6 +17,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from concrete_dropout.cli.compose import compose_config, compose_with_hydra, detached, hydra_as_before, plain
 from concrete_dropout.cli.factory import factory
+from concrete_dropout.cli.secret import refuse_secrets_in
 from concrete_dropout.cli.study_plan import covering, planned, point
 from concrete_dropout.cli.typecheck import check_node, check_top_level, closest
 from concrete_dropout.errors import UserError
@@ -51,6 +52,7 @@ def check_command(overrides: Sequence[str], conf_dir: Path, multirun: bool = Fal
 
 def check_config(config: dict[str, Any], touched: set[str] | None = None) -> None:
     """Refuse wrong types and values of a resolved config; what the user ``touched`` is looked at first."""
+    refuse_secrets_in(config)
     check_top_level(config)
     for key in sorted(config, key=lambda name: name not in (touched or set())):
         check_node(key, config[key], get_object)

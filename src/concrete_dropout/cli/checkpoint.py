@@ -60,7 +60,8 @@ def _read(path: Path) -> dict[str, Any]:
     try:
         # mapped: the tensors are not read, their shapes are
         checkpoint = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
-        assert isinstance(checkpoint["state_dict"], dict)
+        if not isinstance(checkpoint["state_dict"], dict):
+            raise TypeError("no weights")
     except Exception as error:  # a file of anything makes the unpickler fail in any way
         raise UserError(
             f"ckpt_path={path} is no checkpoint, or a damaged one ({type(error).__name__}). A run keeps its own in "

@@ -17,15 +17,17 @@ from hydra.core.utils import JobReturn, JobStatus
 from hydra.errors import HydraException
 from hydra.experimental.callback import Callback
 from hydra.types import RunMode
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig
 from omegaconf.errors import OmegaConfBaseException
 
 from concrete_dropout.cli.check import check_command
-from concrete_dropout.cli.jobs import newest_sweep, texts
+from concrete_dropout.cli.jobs import newest_sweep, saved_overrides
 from concrete_dropout.cli.leftovers import discard
 from concrete_dropout.cli.places import last_checkpoint, sweeps_of
+from concrete_dropout.cli.secret import refuse_secrets
 from concrete_dropout.cli.stopped import Stopped, has_failed, how_to_continue, of_several
 from concrete_dropout.cli.sweep_end import run_sweep
+from concrete_dropout.cli.trust import OVERRIDES, check_saved_override
 from concrete_dropout.errors import RunFailedError, UserError, as_user_error
 
 LAST = "last"  # in place of a path: the checkpoint of the newest run
@@ -46,6 +48,7 @@ def command(conf_dir: Path, hydra_main: Callable[[], object]) -> int:
     warnings.filterwarnings("ignore", message=SAME_NAME)
     os.environ.setdefault("HYDRA_FULL_ERROR", "1")  # Hydra shall pass exceptions on instead of printing its own digest
     try:
+        refuse_secrets(sys.argv[1:])
         given = split(continued(sys.argv[1:]))
         if given.starts_jobs:
             check_command(given.overrides, conf_dir, given.multirun)
@@ -143,11 +146,13 @@ def continued(arguments: Sequence[str]) -> list[str]:
         arguments = [a for a in arguments if _key(a) not in ("ckpt_path", "hydra.run.dir")]
         arguments.append(f"ckpt_path='{quoted}'")
     folder = Path(path).absolute().parent.parent
-    saved = folder / ".hydra" / "overrides.yaml"
+    saved = folder / OVERRIDES
     if path in ("", "null") or not saved.is_file():
         return list(arguments)
     given = {_key(argument) for argument in arguments} | {"sweep", "resume"}  # one job of a sweep is no sweep
-    before = [entry for entry in texts(OmegaConf.load(saved)) if _key(entry) not in given]
+    before = [entry for entry in saved_overrides(saved) if _key(entry) not in given]
+    for entry in before:
+        check_saved_override(entry, folder)
     if "hydra.run.dir" in given or "train=false" in [argument.lower() for argument in arguments]:
         return [*before, *arguments]
     quoted = str(folder).replace("'", "\\'")

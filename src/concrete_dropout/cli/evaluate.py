@@ -12,6 +12,8 @@ from typing import Any
 
 from concrete_dropout.cli.evaluation_request import HELP, Request, for_agents, for_networks, parse
 from concrete_dropout.cli.paths import shortest
+from concrete_dropout.cli.secret import refuse_secrets
+from concrete_dropout.cli.trust import Trust
 from concrete_dropout.errors import UserError
 from concrete_dropout.runfolder import RunFolder
 
@@ -27,6 +29,7 @@ def evaluate_command(arguments: Sequence[str], conf_dir: Path) -> int:
         return 0
     shows_traceback = TRACEBACK in arguments or os.environ.get("HYDRA_FULL_ERROR") == "1"
     try:
+        refuse_secrets(arguments)
         return _evaluate(parse([argument for argument in arguments if argument != TRACEBACK]), conf_dir)
     except UserError as error:
         return _failed(str(error), USER_ERROR, shows_traceback)
@@ -49,7 +52,7 @@ def _evaluate(request: Request, conf_dir: Path) -> int:
         if len(kinds) > 1:
             raise UserError("ckpt: an agent is evaluated by itself, name one checkpoint")
         for_agents(request)
-        _evaluate_agent(request)
+        _evaluate_agent(request, Trust(request.trust, conf_dir))
         return 0
     for_networks(request)
     try:
@@ -61,12 +64,12 @@ def _evaluate(request: Request, conf_dir: Path) -> int:
     return 0
 
 
-def _evaluate_agent(request: Request) -> None:
+def _evaluate_agent(request: Request, trust: Trust) -> None:
     from concrete_dropout.cli.agent_evaluation import evaluate_agent
     from concrete_dropout.cli.checkpoint_files import find_checkpoint
 
     path, seed = find_checkpoint(request.ckpt[0]), AGENT_SEED if request.seed is None else request.seed
-    result = evaluate_agent(path, request.starts, seed, request.video)
+    result = evaluate_agent(path, request.starts, seed, request.video, trust)
     files = RunFolder(request.out or path.absolute().parent.parent / "evaluation")
     paths = {"numbers": files.write_json("evaluation.json", result.numbers)}
     if result.video:

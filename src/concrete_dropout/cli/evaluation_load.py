@@ -20,6 +20,7 @@ from concrete_dropout.cli.compose import compose_config, plain
 from concrete_dropout.cli.evaluation_request import Request
 from concrete_dropout.cli.networks import build_task, without_downloads
 from concrete_dropout.cli.replicated import build_replicas
+from concrete_dropout.cli.trust import Trust, trusted_config
 from concrete_dropout.cli.typecheck import check_node, closest
 from concrete_dropout.data import ExperimentData, Part
 from concrete_dropout.data.batches import as_is
@@ -46,14 +47,20 @@ def is_agent(path: Path) -> bool:
     raise UserError(f"ckpt={path} is no checkpoint of an agent or of a network that train.py has trained{hint}")
 
 
-def load_subjects(request: Request, device: torch.device) -> list[Subject]:
+def load_subjects(request: Request, device: torch.device, trust: Trust) -> list[Subject]:
     """The networks of all checkpoints with their data.
+
+    Args:
+        request: which, and what of their data is to be different.
+        device: where the networks shall be.
+        trust: what the configs of the checkpoints may name.
 
     Raises:
         UserError: a checkpoint, a data.* key or a replica that does not fit.
     """
     paths = [find_checkpoint(path) for path in request.ckpt]
-    subjects = [s for path, name in zip(paths, names_of(paths), strict=True) for s in _of(path, name, request, device)]
+    named = zip(paths, names_of(paths), strict=True)
+    subjects = [subject for path, name in named for subject in _of(path, name, request, device, trust)]
     kinds = {type(subject.task).__name__ for subject in subjects}
     if len(kinds) > 1:
         raise UserError(
@@ -115,9 +122,9 @@ def other_data(request: Request, subject: Subject, part: Part, conf_dir: Path) -
     return found
 
 
-def _of(path: Path, name: str, request: Request, device: torch.device) -> list[Subject]:
+def _of(path: Path, name: str, request: Request, device: torch.device, trust: Trust) -> list[Subject]:
     saved = AtomicCheckpointIO().load_checkpoint(path)
-    cfg = OmegaConf.create(saved[CONFIG_KEY])
+    cfg = OmegaConf.create(trusted_config(saved[CONFIG_KEY], f"ckpt={path}", trust))
     assert isinstance(cfg, DictConfig)
     _override(cfg.data, request.data, "data")
     check_node("data", plain(cfg)["data"], get_object)

@@ -46,12 +46,15 @@ KEYS
   data.KEY=VALUE            another setting of the run's data, as in data.data_dir=... or data.eval_batch_size=100
   device=auto               auto, cpu or cuda
   threads=null              of torch on the CPU; null for the run's own
+  trust=MODULE,...          modules of your own that a checkpoint's config may name, as in trust=my_package; those that
+                            conf/ names need none
   out=null                  folder of the results; null: evaluations/TIME in the (first) run's folder.
                             A folder of an earlier evaluation is taken up: what is finished is kept
 
 KEYS FOR AGENTS
   starts=200                episodes in the true world, from so many starts
   seed=1000                 of these starts
+  trust=MODULE,...          as above
   video=true                false: no video
   out=null                  folder for evaluation.json and policy.gif; null: evaluation/ in the run's folder
 
@@ -66,7 +69,7 @@ WHAT IT LEAVES
 """
 PARTS, MASKS, DEVICES = ("val", "test"), ("concrete", "bernoulli"), ("auto", "cpu", "cuda")
 PREFIXES = ("data.", "ood.")
-FOR_AGENTS = {"ckpt", "starts", "video", "seed", "out"}
+FOR_AGENTS = {"ckpt", "starts", "video", "seed", "trust", "out"}
 
 
 @dataclass(frozen=True)
@@ -94,6 +97,7 @@ class Request:
     shift_samples: int | None = None
     device: str = "auto"
     threads: int | None = None
+    trust: tuple[str, ...] = ()
     out: Path | None = None
     starts: int = 200
     video: bool = True
@@ -222,6 +226,7 @@ READERS: dict[str, Callable[[str, str], Any]] = {
     "shift_samples": _or_null(_integer(0)),
     "device": lambda key, text: _choices(DEVICES)(key, text)[0],
     "threads": _or_null(_integer(1)),
+    "trust": lambda key, text: tuple(_words(key, text)),
     "out": _or_null(lambda key, text: Path(text)),
     "starts": _integer(2),
     "video": _boolean,

@@ -24,6 +24,7 @@ from concrete_dropout.cli.evaluation_request import Request
 from concrete_dropout.cli.evaluation_table import print_tables
 from concrete_dropout.cli.facts import run_facts
 from concrete_dropout.cli.paths import shortest
+from concrete_dropout.cli.trust import Trust
 from concrete_dropout.errors import UserError
 from concrete_dropout.evaluation import Foreign, Plan, Store, Subject, Unit, evaluate_unit, planned_units
 from concrete_dropout.report.evaluation import build_evaluation_page
@@ -57,7 +58,7 @@ def evaluate_networks(request: Request, conf_dir: Path) -> None:
     console = Console(highlight=False)
     if not console.is_terminal:  # a file, which has no edge that tables must be squeezed into
         console.width = FILE_WIDTH
-    subjects = load_subjects(request, device_of(request.device))
+    subjects = load_subjects(request, device_of(request.device), Trust(request.trust, conf_dir))
     plan = plan_of(request, subjects)
     foreign = other_data(request, subjects[0], plan.shift_part, conf_dir)
     folder = request.out or _new_folder(find_checkpoint(request.ckpt[0]))
@@ -111,6 +112,7 @@ def facts_of(request: Request, plan: Plan, subjects: list[Subject]) -> dict[str,
         "plan": asdict(plan),
         "subjects": [{"name": subject.name, **subject.facts} for subject in subjects],
         "started": _now(),
+        "device": device_of(request.device).type,
         **run_facts(),
     }
 

@@ -17,7 +17,7 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.utils import JobReturn, JobStatus
 from hydra.experimental.callback import Callback
 from hydra.types import RunMode
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig, ListConfig, OmegaConf
 
 from concrete_dropout import runfolder
 from concrete_dropout.errors import UserError
@@ -103,6 +103,22 @@ def texts(entries: Any) -> list[str]:
     """Overrides as they were typed: a value may be an interpolation, which Hydra has escaped and has no value yet."""
     found: Any = OmegaConf.to_container(entries, resolve=False)
     return [str(entry).replace("$\\{", "${").replace("\\}", "}") for entry in found]
+
+
+def saved_overrides(path: Path) -> list[str]:
+    """What Hydra has saved of a job's command.
+
+    Raises:
+        UserError: the file is damaged, or something else.
+    """
+    try:
+        entries = OmegaConf.load(path)
+        if not isinstance(entries, ListConfig):
+            raise ValueError("no list")
+        return texts(entries)
+    except Exception as error:  # of the file, of YAML, of interpolations
+        reason = " ".join(str(error).split())[:200]
+        raise UserError(f"{path} cannot be read ({reason}): delete it, and repeat the run's settings") from error
 
 
 def _swept(arguments: Sequence[str]) -> list[str]:

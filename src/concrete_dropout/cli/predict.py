@@ -11,6 +11,8 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
+from concrete_dropout.cli.secret import refuse_secrets
+from concrete_dropout.cli.trust import Trust
 from concrete_dropout.cli.typecheck import closest
 from concrete_dropout.errors import UserError
 
@@ -47,6 +49,7 @@ KEYS
   max_size=null     segmentation: pixels of the longer side that the network sees at the most; larger pictures are
                     predicted at a lower resolution, and their maps enlarged
   memory=null       segmentation: GB that a pass may take; null: most of what is free
+  trust=MODULE,...  modules of your own that the checkpoint's config may name; those that conf/ names need none
 
 OPTIONS
   --deploy          write the network for use without this package, with dropout left active: torch.export, and ONNX
@@ -85,21 +88,23 @@ class Request:
     raw: bool = True
     max_size: int | None = None
     memory: float | None = None
+    trust: tuple[str, ...] = ()
     deploy: bool = False
 
 
-def predict_command(arguments: Sequence[str]) -> int:
+def predict_command(arguments: Sequence[str], conf_dir: Path | None = None) -> int:
     """Predict as the command line says; returns the exit code. A mistake is one message on stderr."""
     if not arguments or {"--help", "-h"} & set(arguments):
         print(HELP, end="")
         return 0
     shows_traceback = "--traceback" in arguments or os.environ.get("HYDRA_FULL_ERROR") == "1"
     try:
+        refuse_secrets(arguments)
         request = parse([argument for argument in arguments if argument != "--traceback"])
         # torch takes seconds to import: not for --help and misspelled keys
         from concrete_dropout.cli.predict_run import deploy, predict
 
-        return deploy(request) if request.deploy else predict(request)
+        return (deploy if request.deploy else predict)(request, Trust(request.trust, conf_dir))
     except UserError as error:
         if shows_traceback:
             traceback.print_exc()
@@ -212,6 +217,7 @@ PARSERS: Mapping[str, Callable[[str, str], Any]] = {
     "raw": _boolean,
     "max_size": _integer(1),
     "memory": _number(0, math.inf, "a number of GB above 0"),
+    "trust": lambda key, text: tuple(_text(key, text).split(",")),
     "deploy": _boolean,
 }
 NULLABLE = ("output", "mc_samples", "mask", "missing", "max_size", "memory")

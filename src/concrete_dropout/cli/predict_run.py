@@ -12,6 +12,7 @@ import torch
 from concrete_dropout.cli.paths import shortest
 from concrete_dropout.cli.predict import FAILED, INTERRUPTED, Request
 from concrete_dropout.cli.saved_model import SavedModel, load_saved_model
+from concrete_dropout.cli.trust import Trust
 from concrete_dropout.data.picture_file import SUFFIXES as PICTURES
 from concrete_dropout.data.recipes import PictureRecipe, SceneRecipe, TableRecipe
 from concrete_dropout.errors import UserError
@@ -30,9 +31,9 @@ TABLE, SUMMARY, CLASSES = "predictions.csv", "predictions.json", "classes.csv"
 SHOWN = 10  # refused files that the terminal names
 
 
-def predict(request: Request) -> int:
+def predict(request: Request, trust: Trust) -> int:
     """Predict all files; returns the exit code."""
-    model = load_saved_model(request.ckpt)
+    model = load_saved_model(request.ckpt, trust)
     model.task.to(_device(request.device))
     settings = settings_of(request, model)
     folder = request.output or model.run_folder / "predictions" / f"{datetime.now():%Y-%m-%d_%H-%M-%S}"
@@ -55,11 +56,11 @@ def predict(request: Request) -> int:
     return FAILED if tally.refused else 0
 
 
-def deploy(request: Request) -> int:
+def deploy(request: Request, trust: Trust) -> int:
     """Write the network for use without this package; returns the exit code."""
     from concrete_dropout.deployment.package import deploy_task
 
-    model = load_saved_model(request.ckpt)
+    model = load_saved_model(request.ckpt, trust)
     folder = request.output or model.run_folder / "deploy"
     for line in deploy_task(model.task, model.recipe, folder, str(model.config.get("name", ""))):
         print(line)

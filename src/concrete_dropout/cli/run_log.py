@@ -11,6 +11,7 @@ from pathlib import Path
 from pytorch_lightning.utilities import rank_zero_only
 
 from concrete_dropout.cli.leftovers import LOG
+from concrete_dropout.runfolder import own_file
 
 OURS, LIGHTNING, FABRIC = "concrete_dropout", "pytorch_lightning", "lightning_fabric"
 FILE_ONLY = "file_only"  # marks a record that the terminal need not show
@@ -36,7 +37,7 @@ def logging_to(folder: Path) -> Iterator[None]:
     """Warnings on the terminal, everything in run.log of the folder; ranks above 0 say nothing but errors."""
     folder.mkdir(parents=True, exist_ok=True)
     is_first = getattr(rank_zero_only, "rank", 0) in (None, 0)
-    file = logging.FileHandler(folder / LOG, encoding="utf-8", delay=True)
+    file = logging.FileHandler(own_file(folder, LOG), encoding="utf-8", delay=True)
     file.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
     terminal = logging.StreamHandler()
     terminal.setFormatter(logging.Formatter("%(levelname)s: %(message)s"))

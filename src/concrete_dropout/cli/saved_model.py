@@ -18,6 +18,7 @@ from concrete_dropout.cli.checkpoint import CONFIG_KEY, RECIPE_KEY
 from concrete_dropout.cli.checkpoint_files import find_checkpoint, sha256
 from concrete_dropout.cli.networks import build_task, without_downloads
 from concrete_dropout.cli.paths import shortest
+from concrete_dropout.cli.trust import NOTHING_ELSE, Trust, trusted_config
 from concrete_dropout.data.recipes import Recipe, read_recipe, recipe_of
 from concrete_dropout.errors import UserError
 from concrete_dropout.runfolder import CHECKPOINTS
@@ -51,18 +52,19 @@ class SavedModel:
         return place.parent if place.name == CHECKPOINTS else place
 
 
-def load_saved_model(path: Path) -> SavedModel:
+def load_saved_model(path: Path, trust: Trust = NOTHING_ELSE) -> SavedModel:
     """Build the network of a checkpoint and give it the weights.
 
     Args:
         path: under ``ckpt``, as in ``find_checkpoint``.
+        trust: what its config may name.
 
     Raises:
         UserError: there is no such file, it is no checkpoint of a network, or its data are unknown.
     """
     path = find_checkpoint(path)
     saved = AtomicCheckpointIO().load_checkpoint(path)
-    config = _config(path, saved)
+    config = trusted_config(_config(path, saved), f"ckpt={shortest(path)}", trust)
     cfg = OmegaConf.create(config)
     recipe = read_recipe(saved[RECIPE_KEY]) if RECIPE_KEY in saved else _recipe_of_the_data(path, cfg)
     with torch.random.fork_rng(devices=[]):  # a new network draws weights

@@ -7,7 +7,9 @@ import shlex
 import signal
 from pathlib import Path
 
+from concrete_dropout.cli.jobs import saved_overrides
 from concrete_dropout.cli.paths import shortest
+from concrete_dropout.cli.trust import OVERRIDES, must_be_repeated
 from concrete_dropout.runfolder import REPORT, RUN, RunFolder
 
 
@@ -52,12 +54,19 @@ def how_to_continue(folder: Path) -> str:
     last = (record.get("checkpoints") or {}).get("last")
     lines = [f"It had come to step {record.get('step', 0)}."]
     if last and (folder / last).is_file():
-        lines += ["Continue from its last checkpoint, in its folder, with", f"  {continue_command(folder / last)}"]
+        command = " ".join([continue_command(folder / last), *map(shlex.quote, _to_repeat(folder))])
+        lines += ["Continue from its last checkpoint, in its folder, with", f"  {command}"]
     else:
         lines += ["There was no checkpoint yet: start again."]
     if (folder / REPORT).is_file():
         lines += [f"What it has so far: {shortest(folder / REPORT)}"]
     return "\n".join(lines)
+
+
+def _to_repeat(folder: Path) -> list[str]:
+    """Settings of a run that its folder alone does not stand for."""
+    saved = folder / OVERRIDES
+    return [entry for entry in saved_overrides(saved) if must_be_repeated(entry)] if saved.is_file() else []
 
 
 def continue_command(checkpoint: Path) -> str:

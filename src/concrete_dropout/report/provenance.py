@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from concrete_dropout.report.components import Section, code, details, paragraph, table
-from concrete_dropout.report.html import join, tag
+from concrete_dropout.report.html import Html, escape, join, tag
 from concrete_dropout.report.layers import Layer
 from concrete_dropout.report.record import Record, finite, mapping
 from concrete_dropout.report.text import MISSING, duration, moment, plain, whole
@@ -66,9 +66,10 @@ def reproduction(record: Record, layers: list[Layer]) -> Section:
     loggers = mapping(run.get("loggers"))
     rows = [
         ["Seed", plain(seed) if seed is not None else MISSING],
-        ["Commit", tag("code", commit) if commit else MISSING],
+        ["Commit", _commit(commit)],
         ["Started", moment(run.get("started"))],
         ["Ended", moment(run.get("ended"))],
+        ["Device", _plain_or_missing(run.get("device"))],
         ["Hardware", _plain_or_missing(run.get("hardware"))],
         *([f"Checkpoint ({name})", tag("code", plain(path))] for name, path in checkpoints.items() if path),
         *([f"Logger ({name})", tag("code", plain(path))] for name, path in loggers.items() if path),
@@ -79,6 +80,14 @@ def reproduction(record: Record, layers: list[Layer]) -> Section:
         paragraph("Build this page again from the files: ", tag("code", "python -m concrete_dropout.report RUN_DIR"))
     )
     return Section("reproduce", "How to reproduce", join(parts))
+
+
+def _commit(commit: str) -> Html:
+    """Git's state when the run was started: a "+" behind the commit stands for changed files."""
+    if not commit:
+        return escape("not known: the code was in no git repository, or there was no git")
+    changed = ", with changes that were not committed" if commit.endswith("+") else None
+    return join([tag("code", commit.removesuffix("+")), changed], "")
 
 
 def _plain_or_missing(value: object) -> str:

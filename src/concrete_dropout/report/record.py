@@ -140,8 +140,7 @@ def read_record(path: Path, *, with_pictures: bool = False, with_predictions: bo
     def rows(name: str) -> list[dict[str, str]]:
         return attempt(name, lambda: folder.read_table(name), [])
 
-    config = path / runfolder.CONFIG
-    text = attempt(config.name, lambda: config.read_text(encoding="utf-8") if config.is_file() else "", "")
+    text = attempt(runfolder.CONFIG, lambda: _text(path), "")
     diff = attempt(runfolder.CONFIG_DIFF, lambda: folder.read_json(runfolder.CONFIG_DIFF), None)
     gallery, maps = entry(runfolder.GALLERY), entry(runfolder.MAPS)
     stages = STAGES if with_predictions else ()
@@ -226,6 +225,11 @@ def points(rows: list[dict[str, str]], key: str, value: str) -> dict[str, Points
             found.setdefault(row[key], {})[step] = number
     ordered = {name: sorted(series.items()) for name, series in found.items()}
     return {name: ([step for step, _ in pairs], [p for _, p in pairs]) for name, pairs in ordered.items()}
+
+
+def _text(path: Path) -> str:
+    config = runfolder.own_file(path, runfolder.CONFIG)
+    return config.read_text(encoding="utf-8") if config.is_file() else ""
 
 
 def _check(path: Path) -> None:
