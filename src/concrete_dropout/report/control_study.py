@@ -111,7 +111,7 @@ def cells(agents: Agents) -> list[str]:
 
 
 def _honesty(index: int, record: Record) -> float | None:
-    return finite(episodes(record)[index].get("honesty"))
+    return finite(episodes(record)[index].get("honesty")) or None  # without dropout there is none
 
 
 def _honest_share(agents: Agents) -> str:
