@@ -189,7 +189,9 @@ def _override(node: DictConfig, settings: Mapping[str, str], prefix: str) -> Non
         if name not in node or name.startswith("_"):
             raise UserError(f"{prefix}.{name} is unknown. {closest(name, [k for k in map(str, node) if k[0] != '_'])}")
         try:
-            node[name] = OmegaConf.from_dotlist([f"value={text}"]).value
+            # A path may have characters that mean something in YAML.
+            is_path = isinstance(node.get(name), str) and text and Path(text).exists()
+            node[name] = text if is_path else OmegaConf.from_dotlist([f"value={text}"]).value
         except Exception as error:  # of the YAML parser
             raise UserError(f"{key}={text} is not understood: quote a value that has special characters") from error
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-import re
 import shlex
 import signal
 from pathlib import Path
 
+from concrete_dropout.cli.overrides import override
 from concrete_dropout.cli.paths import shortest
-from concrete_dropout.runfolder import REPORT, RUN, RunFolder
+from concrete_dropout.runfolder import CHECKPOINTS, REPORT, RUN, RunFolder
+
+failed: set[Path] = set()  # folders of runs that failed in this process: a full disk takes no record of that
 
 
 class Stopped(SystemExit):
@@ -31,6 +33,8 @@ class Stopped(SystemExit):
 
 def has_failed(folder: Path, error: BaseException) -> bool:
     """Whether a run had begun when this error ended it; otherwise it was refused."""
+    if folder.absolute() in failed:
+        return True
     record = RunFolder(folder).read_json(RUN) or {}
     return record.get("state") == "failed" and record.get("error") == str(error)
 
@@ -46,8 +50,8 @@ def how_to_continue(folder: Path) -> str:
     if kind == "sweep":
         return "Go on with the sweep by the same command and resume=true"
     if kind == "study":
-        place = shortest(folder.parent)
-        return f"Go on with the study by the same command and hydra.run.dir={place}"
+        place = shlex.quote(override("hydra.run.dir", shortest(folder.parent)))
+        return f"Go on with the study by the same command and {place}"
     record = RunFolder(folder).read_json(RUN) or {}
     last = (record.get("checkpoints") or {}).get("last")
     lines = [f"It had come to step {record.get('step', 0)}."]
@@ -60,8 +64,13 @@ def how_to_continue(folder: Path) -> str:
     return "\n".join(lines)
 
 
+def way_on(folder: Path) -> str:
+    """Behind the error that ended a run: how it goes on once that is mended; nothing where it has no checkpoint."""
+    last = folder / CHECKPOINTS / "last.ckpt"
+    alone = not of_several(folder) and last.is_file()
+    return f"\nOnce that is mended, go on with\n  {continue_command(last)}" if alone else ""
+
+
 def continue_command(checkpoint: Path) -> str:
     """What to type to go on from a checkpoint: quoted for Hydra and for the shell where that is needed."""
-    path = shortest(checkpoint)
-    plain = re.fullmatch(r"[\w./-]+", path) is not None
-    return f"python train.py ckpt_path={path}" if plain else f"python train.py {shlex.quote(f'ckpt_path={path!r}')}"
+    return f"python train.py {shlex.quote(override('ckpt_path', shortest(checkpoint)))}"
