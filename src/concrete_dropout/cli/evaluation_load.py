@@ -20,6 +20,7 @@ from concrete_dropout.cli.compose import compose_config, plain
 from concrete_dropout.cli.evaluation_request import Request
 from concrete_dropout.cli.networks import build_task, without_downloads
 from concrete_dropout.cli.replicated import build_replicas
+from concrete_dropout.cli.saved_config import of_this_version, saved_config
 from concrete_dropout.cli.typecheck import check_node, closest
 from concrete_dropout.data import ExperimentData, Part
 from concrete_dropout.data.batches import as_is
@@ -117,8 +118,7 @@ def other_data(request: Request, subject: Subject, part: Part, conf_dir: Path) -
 
 def _of(path: Path, name: str, request: Request, device: torch.device) -> list[Subject]:
     saved = AtomicCheckpointIO().load_checkpoint(path)
-    cfg = OmegaConf.create(saved[CONFIG_KEY])
-    assert isinstance(cfg, DictConfig)
+    cfg = saved_config(path, saved)
     _override(cfg.data, request.data, "data")
     check_node("data", plain(cfg)["data"], get_object)
     cfg = without_downloads(cfg)
@@ -138,7 +138,8 @@ def _of(path: Path, name: str, request: Request, device: torch.device) -> list[S
         raise UserError(f"replica={_listed(request.replica)}: {path} is of one network, not of replicas")
     build.set_out(cfg)
     data = build.build_data(cfg)
-    task = build_task(cfg, data)
+    with of_this_version(path, saved):
+        task = build_task(cfg, data)
     check_checkpoint(path, task, plain(cfg))
     task.load_state_dict(saved["state_dict"])
     return [_subject(name, task, data, facts, device)]

@@ -1,0 +1,63 @@
+"""The config in a checkpoint, as far as this version of the project understands it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from hydra.errors import InstantiationException
+from hydra.utils import get_object
+from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+
+from concrete_dropout.cli.checkpoint import CONFIG_KEY
+from concrete_dropout.cli.typecheck import check_node
+from concrete_dropout.errors import UserError
+
+VERSION_KEY = "concrete_dropout_version"
+BUILT = ("data", "model", "task", "dropout", "optim")
+PACKAGE = "concrete-dropout-lightning"
+
+
+def own_version() -> str:
+    """Of this project; "unknown" where it runs from its files, without having been installed."""
+    try:
+        return version(PACKAGE)
+    except PackageNotFoundError:
+        return "unknown"
+
+
+def saved_config(path: Path, saved: Mapping[str, Any]) -> DictConfig:
+    """The config of the run that wrote a checkpoint, checked against the code that shall build from it.
+
+    Raises:
+        UserError: another version wrote it, and this one does not know a setting, or misses one.
+    """
+    config = saved[CONFIG_KEY]
+    with of_this_version(path, saved):
+        for key in BUILT:
+            check_node(key, config[key], get_object)
+        cfg = OmegaConf.create(config)
+        assert isinstance(cfg, DictConfig)
+        return cfg
+
+
+@contextmanager
+def of_this_version(path: Path, saved: Mapping[str, Any]) -> Iterator[None]:
+    """What goes wrong with the settings of a checkpoint in here is told with the version that wrote it."""
+    try:
+        yield
+    except (UserError, KeyError, TypeError, AssertionError, OmegaConfBaseException, InstantiationException) as error:
+        wrote = (
+            f"version {saved[VERSION_KEY]}" if VERSION_KEY in saved else "an earlier version, which did not say which"
+        )
+        said = (
+            error if isinstance(error, UserError) else f"{type(error).__name__}: {str(error).strip()}".splitlines()[0]
+        )
+        raise UserError(
+            f"ckpt={path} has settings that this version ({own_version()}) cannot use: {said}. It was written by "
+            f"{wrote}: use that one, or train again"
+        ) from error
