@@ -25,7 +25,7 @@ class Result:
     @property
     def message(self) -> str:
         """The error as the user reads it."""
-        return self.err.rpartition("Error: ")[2].strip()
+        return self.err.rpartition("\nError: ")[2].strip()
 
 
 class WarmCommands:

@@ -163,7 +163,7 @@ WORLDS = [
     Case("scales of another number", [*CONTROL, "env.feature_scale=[1]"], ("feature_scale", "3")),
     Case(
         "states that are no numbers",
-        [*CONTROL, "env.id=broken_world:Broken-v0", "env.reward=broken_reward.reward"],
+        [*CONTROL, "env.id=broken_world:Broken-v0", "env.reward=broken_reward.reward", "env.feature_scale=null"],
         ("observation 0",),
         lambda f: (
             (f / "broken_world.py").write_text(WORLD),

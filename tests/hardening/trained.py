@@ -12,10 +12,10 @@ from tests.hardening import bad_files as bad
 from tests.hardening.cases import CSV, PICTURES, SCENES, SMALL
 from tests.hardening.commands import WarmCommands
 
-TINY = ["test=false", "callbacks={}", "task.val_samples=1"]
+TINY = ["test=false", "task.val_samples=1"]
 NETWORK = ["model.blocks=[1,1,1]", "model.growth=4", "model.first_filters=8"]
 COMMANDS: dict[str, tuple[list[str], Callable[[Path], object]]] = {
-    "toy": ([*SMALL, "callbacks={}"], lambda folder: None),
+    "toy": ([*SMALL], lambda folder: None),
     "csv": ([*CSV, *TINY], lambda folder: bad.table(folder, bad.good_table())),
     "pictures": ([*PICTURES, *TINY, "model.hidden=[8]"], bad.pictures),
     "scenes": ([*SCENES, *TINY, *NETWORK], bad.scenes),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -82,8 +83,9 @@ OF_OTHERS = [
         "a checkpoint of another task",
         "train.py",
         "pictures",
-        [*SMALL, "~experiment", "ckpt_path=RUN/checkpoints/last.ckpt", "hydra.run.dir=new"],
-        ("last.ckpt",),
+        [*SMALL, "ckpt_path=RUN/last.ckpt"],
+        ("last.ckpt", "another network"),
+        lambda run: last(run).rename(run / "last.ckpt"),
     ),
     TrainedCase(
         "a checkpoint of another kind of dropout",
@@ -131,7 +133,14 @@ OF_OTHERS = [
 
 def requests(script: str, run: str, *settings: tuple[str, str]) -> list[TrainedCase]:
     return [
-        TrainedCase(f"{script} {setting}", script, run, ["ckpt=RUN", *setting.split("; ")], (named,))
+        TrainedCase(
+            f"{script} {setting}",
+            script,
+            run,
+            ["ckpt=RUN", *setting.split("; ")],
+            (named,),
+            prepare=lambda f: (f / "a.csv").write_text("a,b\n1,2\n"),
+        )
         for setting, named in settings
     ]
 
@@ -231,7 +240,12 @@ PREDICT = [
         prepare=lambda f: odd.without_pixels(f / "a.png"),
     ),
     TrainedCase(
-        "a folder without tables", "predict.py", "csv", ["ckpt=RUN", "input=."], (".csv",), prepare=lambda f: None
+        "a folder without tables",
+        "predict.py",
+        "csv",
+        ["ckpt=RUN", "input=nothing"],
+        (".csv",),
+        prepare=lambda f: (f / "nothing").mkdir(),
     ),
     TrainedCase(
         "predictions where a file is",
@@ -307,6 +321,8 @@ TRAINED = [*checkpoints(), *OF_OTHERS, *EVALUATE, *PREDICT, *REPORTS]
 def prepared(case: TrainedCase, runs: Runs, folder: Path) -> list[str]:
     """The files of a case; returns its arguments."""
     copy = runs.copy(case.run, folder / "a run")
+    if case.run == "csv":
+        shutil.copy(runs.place / "csv" / "my table.csv", folder)
     case.prepare(folder)
     case.tamper(copy)
     return [argument.replace(RUN, str(copy)) for argument in case.arguments]

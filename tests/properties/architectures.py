@@ -143,7 +143,7 @@ def architecture(seed: int) -> Architecture:
         blocks += [build.opaque(), build.choose.choice([*masking, build.norm])()]
     model = nn.Sequential(*blocks, build.opaque(), build.layer(build.width, outputs))
     _initialise(model, seed)
-    shape = (build.choose.randint(1, 5), inputs, *SIZES[build.kind])
+    shape = (build.choose.randint(2, 5), inputs, *SIZES[build.kind])
     masked = {name: build.truth[id(part)] for name, part in model.named_modules() if id(part) in build.truth}
     return Architecture(model.eval(), tensor(shape, seed), masked)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pickle
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -77,7 +78,14 @@ class AtomicCheckpointIO(TorchCheckpointIO):
             )
         try:
             loaded = torch.load(path, map_location=map_location, weights_only=weights_only is not False)
-        except Exception as error:  # a file of anything makes the unpickler fail in any way
+        except PermissionError as error:
+            raise UserError(f"cannot read the checkpoint {path}: permission denied. Change its permissions") from error
+        except pickle.UnpicklingError as error:  # its text would advise to load such a file all the same
+            raise UserError(
+                f"{path} is refused: it is no checkpoint of this project, or holds more than tensors and plain "
+                "containers, and loading that could run any program. Take a checkpoint of python train.py"
+            ) from error
+        except Exception as error:  # a file of anything makes the reader fail in any way
             first_line = str(error).strip().partition("\n")[0]
             raise UserError(
                 f"cannot read the checkpoint {path} ({type(error).__name__}: {first_line}). It is truncated, damaged "

@@ -37,7 +37,7 @@ def saved_config(path: Path, saved: Mapping[str, Any]) -> DictConfig:
         UserError: another version wrote it, and this one does not know a setting, or misses one.
     """
     config = saved[CONFIG_KEY]
-    with of_this_version(path, saved):
+    with of_this_version(path, saved, (UserError,)):
         for key in BUILT:
             check_node(key, config[key], get_object)
         cfg = OmegaConf.create(config)
@@ -46,17 +46,21 @@ def saved_config(path: Path, saved: Mapping[str, Any]) -> DictConfig:
 
 
 @contextmanager
-def of_this_version(path: Path, saved: Mapping[str, Any]) -> Iterator[None]:
-    """What goes wrong with the settings of a checkpoint in here is told with the version that wrote it."""
+def of_this_version(path: Path, saved: Mapping[str, Any], refusals: tuple[type[Exception], ...] = ()) -> Iterator[None]:
+    """What goes wrong with the settings of a checkpoint in here is told with the version that wrote it.
+
+    Args:
+        path: of the checkpoint.
+        saved: its content.
+        refusals: errors that are of this kind too, beside those of missing and unknown settings.
+    """
     try:
         yield
-    except (UserError, KeyError, TypeError, AssertionError, OmegaConfBaseException, InstantiationException) as error:
-        wrote = (
-            f"version {saved[VERSION_KEY]}" if VERSION_KEY in saved else "an earlier version, which did not say which"
-        )
-        said = (
-            error if isinstance(error, UserError) else f"{type(error).__name__}: {str(error).strip()}".splitlines()[0]
-        )
+    except (KeyError, TypeError, AssertionError, OmegaConfBaseException, InstantiationException, *refusals) as error:
+        known = saved.get(VERSION_KEY)
+        wrote = f"version {known}" if known else "an earlier version, which did not say which"
+        kind = "" if isinstance(error, UserError) else f"{type(error).__name__}: "
+        said = f"{kind}{str(error).strip()}".splitlines()[0].rstrip(".")
         raise UserError(
             f"ckpt={path} has settings that this version ({own_version()}) cannot use: {said}. It was written by "
             f"{wrote}: use that one, or train again"
