@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -15,17 +14,6 @@ from tests.hardening.trained_cases import TRAINED, TrainedCase, prepared
 LONGEST_MESSAGE = 12  # lines: a few cases list what there is instead
 MEMORY = {"AS": 24 << 30}  # a case that takes all memory shall fail, and not the machine
 ALL = [*CASES, *MORE]
-
-
-@pytest.fixture(scope="module")
-def commands() -> Iterator[WarmCommands]:
-    with WarmCommands() as warm:
-        yield warm
-
-
-@pytest.fixture(scope="module")
-def runs(commands: WarmCommands, tmp_path_factory: pytest.TempPathFactory) -> Runs:
-    return Runs(commands, tmp_path_factory.mktemp("runs"))
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import re
 import shlex
@@ -10,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import torch
 from tests.hardening import bad_files as bad
 from tests.hardening import bad_pictures as odd
 from tests.hardening.cases import SCENES, SMALL
@@ -35,21 +35,10 @@ class Fill(pl.Callback):
 """
 
 
-@pytest.fixture(scope="module")
-def commands() -> Iterator[WarmCommands]:
-    with WarmCommands() as warm:
-        yield warm
-
-
-@pytest.fixture(scope="module")
-def runs(commands: WarmCommands, tmp_path_factory: pytest.TempPathFactory) -> Runs:
-    return Runs(commands, tmp_path_factory.mktemp("runs"))
-
-
 @pytest.fixture
 def disk(tmp_path: Path) -> Iterator[Path]:
     try:
-        with small_disk(tmp_path / "disk", megabytes=4) as place:
+        with small_disk(tmp_path / "disk", megabytes=16) as place:
             yield place
     except NotAllowedError as error:
         pytest.skip(f"no disk can be mounted here ({error}): see the tests with limited files")
@@ -85,14 +74,13 @@ def test_during_training(leave: int, commands: WarmCommands, disk: Path, tmp_pat
     report = run / "report.html"
     assert not report.is_file() or "failed" in report.read_text()
     assert not [*run.rglob("*.tmp")], "half-written files are left"
-    whole = hashlib.sha256((run / "checkpoints" / "last.ckpt").read_bytes()).hexdigest()
+    torch.load(run / "checkpoints" / "last.ckpt", weights_only=True)  # is whole
     empty(disk)
     found = re.search(r"^  (python train\.py .*)$", result.err, re.MULTILINE)
     assert found, result.err
     again = commands.run("train.py", shlex.split(found.group(1))[2:], tmp_path, PYTHONPATH=path)
     assert again.code == 0, again.out + again.err
     assert states(run) == {"finished"}
-    assert hashlib.sha256((run / "checkpoints" / "last.ckpt").read_bytes()).hexdigest() != whole
     steps = [int(line.split(",")[0]) for line in (run / "metrics.csv").read_text().splitlines()[1:]]
     assert steps == sorted(steps)
     assert steps[-1] == 12
@@ -178,4 +166,4 @@ def test_a_small_disk_is_small(disk: Path) -> None:
     fill(disk, leave=0)
     with pytest.raises(OSError, match="No space left"):
         (disk / "more").write_bytes(bytes(10_000))
-    assert (disk / BALLAST).stat().st_size > 3 << 20
+    assert (disk / BALLAST).stat().st_size > 15 << 20

@@ -7,7 +7,6 @@ import re
 import shlex
 import shutil
 import signal
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -37,12 +36,6 @@ class Interruption(pl.Callback):
             pathlib.Path("was stopped").touch()
             os.kill(os.getpid(), signal.SIGTERM)
 """
-
-
-@pytest.fixture(scope="module")
-def commands() -> Iterator[WarmCommands]:
-    with WarmCommands() as warm:
-        yield warm
 
 
 def run(commands: WarmCommands, script: str, arguments: list[str], folder: Path) -> str:

@@ -71,16 +71,25 @@ def command(conf_dir: Path, hydra_main: Callable[[], object]) -> int:
         return INTERRUPTED
     except BrokenPipeError:  # the reader of a help text (head, less) has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    except OSError as error:
-        told = as_user_error(error)
+    except OSError as error:  # of Hydra, which makes the run's folder before the run begins
+        folder = Refusals.folder
+        told = as_user_error(error, folder)
         if told is None:
             raise
+        if folder is not None:
+            discard(folder, folder)
         return _refuse(str(told))
     return 0
 
 
 class Refusals(Callback):
     """Hydra's view of a job's end: a mistake is told in one message, and a run that never started leaves no folder."""
+
+    folder: Path | None = None  # of the run that Hydra is about to begin
+
+    def on_run_start(self, config: DictConfig, **kwargs: object) -> None:
+        """Hydra's hook, before it makes the folder."""
+        Refusals.folder = Path(config.hydra.run.dir)
 
     def on_job_end(self, config: DictConfig, job_return: JobReturn, **kwargs: object) -> None:
         """Hydra's hook."""
