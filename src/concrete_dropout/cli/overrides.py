@@ -11,8 +11,8 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.errors import HydraException
 
 NO_TEXT = ("null", "true", "false", "nan", "inf")  # what Hydra takes for something else
-READ = ("ckpt_path", "data_dir", "cache_dir", "root", "path", "test_path")  # last parts of keys that name what is there
-WRITTEN = ("hydra.run.dir", "hydra.sweep.dir", "paths.output_dir")  # and keys that name what will be
+READ = ("ckpt_path", "data_dir", "root", "path", "test_path")  # last parts of keys that name what is there
+WRITTEN = ("hydra.run.dir", "hydra.sweep.dir", "paths.output_dir", "data.cache_dir")  # and keys that name what will be
 
 
 def override(key: str, value: Any) -> str:

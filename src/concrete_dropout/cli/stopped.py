@@ -53,9 +53,10 @@ def how_to_continue(folder: Path) -> str:
         place = shlex.quote(override("hydra.run.dir", shortest(folder.parent)))
         return f"Go on with the study by the same command and {place}"
     record = RunFolder(folder).read_json(RUN) or {}
-    last = (record.get("checkpoints") or {}).get("last")
+    # One that a signal has left in the first epoch is not in the record.
+    last = (record.get("checkpoints") or {}).get("last") or f"{CHECKPOINTS}/last.ckpt"
     lines = [f"It had come to step {record.get('step', 0)}."]
-    if last and (folder / last).is_file():
+    if (folder / last).is_file():
         lines += ["Continue from its last checkpoint, in its folder, with", f"  {continue_command(folder / last)}"]
     else:
         lines += ["There was no checkpoint yet: start again."]
