@@ -15,6 +15,7 @@ from tests.hardening import bad_pictures as odd
 from tests.hardening.cases import SCENES, SMALL
 from tests.hardening.commands import Result, WarmCommands
 from tests.hardening.small_disk import BALLAST, NotAllowedError, empty, fill, small_disk
+from tests.hardening.tiers import some, thorough
 from tests.hardening.trained import NETWORK, TINY, Runs
 
 LONG = [*SMALL, "model.hidden=[64]", "data.min_steps_per_epoch=2", "trainer.log_every_n_steps=1", "test=false"]
@@ -59,7 +60,7 @@ def states(folder: Path) -> set[str]:
     return {json.loads(path.read_text())["state"] for path in folder.rglob("run.json")}
 
 
-@pytest.mark.parametrize("leave", [0, 60_000], ids=["not a byte left", "small files still fit"])
+@pytest.mark.parametrize("leave", some([0, 60_000], every=2))  # not a byte, or room for small files
 def test_during_training(leave: int, commands: WarmCommands, disk: Path, tmp_path: Path) -> None:
     """Checkpoints from before are unharmed, and the printed command goes on once there is room."""
     (tmp_path / "filling.py").write_text(FILL)
@@ -86,12 +87,14 @@ def test_during_training(leave: int, commands: WarmCommands, disk: Path, tmp_pat
     assert steps[-1] == 12
 
 
+@thorough
 def test_before_training(commands: WarmCommands, disk: Path, tmp_path: Path) -> None:
     fill(disk, leave=0)
     told(commands.run("train.py", [*SMALL, "hydra.run.dir=disk/run"], tmp_path), "disk")
     assert not [*disk.rglob("report.html"), *disk.rglob("summary.json")]
 
 
+@thorough
 def test_a_cache_of_pictures(commands: WarmCommands, disk: Path, tmp_path: Path) -> None:
     train = bad.scenes(tmp_path) / "train"
     for number in range(8):
@@ -106,7 +109,7 @@ def test_a_cache_of_pictures(commands: WarmCommands, disk: Path, tmp_path: Path)
     empty(disk)
 
 
-@pytest.mark.parametrize("leave", [0, 3000])
+@pytest.mark.parametrize("leave", some([3000, 0], every=2))
 def test_an_evaluation(leave: int, commands: WarmCommands, runs: Runs, disk: Path, tmp_path: Path) -> None:
     run, data = runs.copy("csv", tmp_path / "run"), f"data.path={runs.place / 'csv' / 'my table.csv'}"
     arguments = [f"ckpt={run}", data, "mc_samples=0,2", "out=disk/scores"]
@@ -122,6 +125,7 @@ def test_an_evaluation(leave: int, commands: WarmCommands, runs: Runs, disk: Pat
     assert json.loads(results.read_text())["state"] == "finished"
 
 
+@thorough
 def test_predictions(commands: WarmCommands, runs: Runs, disk: Path, tmp_path: Path) -> None:
     run = runs.copy("scenes", tmp_path / "run")
     (tmp_path / "photos").mkdir()
@@ -138,6 +142,7 @@ def test_predictions(commands: WarmCommands, runs: Runs, disk: Path, tmp_path: P
     assert (disk / "maps" / "predictions.csv").is_file()
 
 
+@thorough
 def test_a_report_and_the_page_of_all_runs(commands: WarmCommands, runs: Runs, disk: Path, tmp_path: Path) -> None:
     run = runs.copy("toy", disk / "run")
     before = (run / "report.html").read_bytes()
@@ -150,7 +155,7 @@ def test_a_report_and_the_page_of_all_runs(commands: WarmCommands, runs: Runs, d
     assert commands.run("dashboard.py", ["disk"], tmp_path).code == 0
 
 
-@pytest.mark.parametrize("limit", [2_000, 20_000])
+@pytest.mark.parametrize("limit", some([2_000, 20_000], every=2))
 def test_files_that_may_not_become_large(limit: int, commands: WarmCommands, tmp_path: Path) -> None:
     """The same by another limit of the system, for which one need not be root; at different places on the way."""
     arguments = [*LONG, "trainer.max_steps=6", "hydra.run.dir=run"]

@@ -11,6 +11,7 @@ from PIL import Image
 from tests.hardening import bad_files as bad
 from tests.hardening.cases import CSV, PICTURES, SCENES, SMALL, UCI
 from tests.hardening.commands import WarmCommands
+from tests.hardening.tiers import some, thorough
 from tests.hardening.trained import NETWORK, TINY, Runs, age, change
 
 IN_PLACE = "hydra.run.dir=run"
@@ -30,6 +31,7 @@ def test_a_batch_larger_than_the_data(commands: WarmCommands, tmp_path: Path) ->
     assert "data.batch_size=64 is more than the 5 training items" in (tmp_path / "run" / "run.log").read_text()
 
 
+@thorough
 def test_a_single_row_to_train_on(commands: WarmCommands, tmp_path: Path) -> None:
     trained(commands, tmp_path, [*SMALL, *TINY, "data.num_data=1"])
 
@@ -39,6 +41,7 @@ def test_a_constant_feature_is_warned_of_by_name(commands: WarmCommands, tmp_pat
     assert "kept as columns of zeros: b" in trained(commands, tmp_path, [*CSV, *TINY])
 
 
+@thorough
 def test_a_constant_feature_of_a_published_set(commands: WarmCommands, tmp_path: Path) -> None:
     data = bad.uci(tmp_path) / "data.txt"
     values = np.loadtxt(data)
@@ -62,6 +65,7 @@ def test_pictures_of_all_kinds_side_by_side(commands: WarmCommands, tmp_path: Pa
     trained(commands, tmp_path, [*PICTURES, *TINY, "model.hidden=[8]"])
 
 
+@thorough
 def test_masks_of_all_kinds_side_by_side(commands: WarmCommands, tmp_path: Path) -> None:
     folder = bad.scenes(tmp_path) / "train" / "masks"
     labels = bad.generator().integers(0, 2, (36, 48)).astype(np.uint8)
@@ -73,7 +77,7 @@ def test_masks_of_all_kinds_side_by_side(commands: WarmCommands, tmp_path: Path)
     trained(commands, tmp_path, [*SCENES, *TINY, *NETWORK])
 
 
-@pytest.mark.parametrize("script", ["evaluate.py", "predict.py"])
+@pytest.mark.parametrize("script", some(["predict.py", "evaluate.py"], every=2))
 def test_a_checkpoint_of_an_earlier_version_is_of_use(
     script: str, commands: WarmCommands, runs: Runs, tmp_path: Path
 ) -> None:
@@ -90,6 +94,7 @@ def test_a_checkpoint_of_an_earlier_version_is_of_use(
     assert result.code == 0, result.out + result.err
 
 
+@thorough
 def test_an_earlier_run_goes_on(commands: WarmCommands, runs: Runs, tmp_path: Path) -> None:
     copy = runs.copy("toy", tmp_path / "run")
     change(copy, age)
@@ -98,6 +103,7 @@ def test_an_earlier_run_goes_on(commands: WarmCommands, runs: Runs, tmp_path: Pa
     assert json.loads((copy / "run.json").read_text())["step"] == 8
 
 
+@thorough
 def test_many_samples_take_little_memory(commands: WarmCommands, runs: Runs, tmp_path: Path) -> None:
     """A hundred thousand samples of 40 rows: side by side they would be 130 MB for one layer, ten times as much as
     the process may grow by."""

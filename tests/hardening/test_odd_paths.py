@@ -13,9 +13,11 @@ import pytest
 from tests.hardening import bad_files as bad
 from tests.hardening.cases import CSV, PICTURES, SCENES, SMALL
 from tests.hardening.commands import WarmCommands
+from tests.hardening.tiers import some, thorough
 from tests.hardening.trained import NETWORK, TINY
 
 NAMES = {
+    "everything": 'it\'s, a=b [c] {d} "e" 100% #1 $HOME größe 🚀',
     "spaces": "my  runs of May",
     "unicode": "größe 数据 é",
     "emoji": "✨🚀",
@@ -44,8 +46,9 @@ def run(commands: WarmCommands, script: str, arguments: list[str], folder: Path)
     return result.out + result.err
 
 
-@pytest.mark.parametrize("name", NAMES.values(), ids=NAMES.keys())
+@pytest.mark.parametrize("name", some([*NAMES], every=len(NAMES)))
 def test_a_table_from_training_to_prediction(name: str, commands: WarmCommands, tmp_path: Path) -> None:
+    name = NAMES[name]
     place = tmp_path / name
     place.mkdir()
     bad.table(tmp_path, bad.good_table())
@@ -79,6 +82,7 @@ def test_a_table_from_training_to_prediction(name: str, commands: WarmCommands, 
     assert (place / "runs" / "report.html").is_file()
 
 
+@thorough
 @pytest.mark.parametrize("name", ["grammar", "quotes"])
 def test_pictures_scenes_and_caches(name: str, commands: WarmCommands, tmp_path: Path) -> None:
     odd = NAMES[name]
@@ -103,9 +107,10 @@ def test_pictures_scenes_and_caches(name: str, commands: WarmCommands, tmp_path:
     assert (tmp_path / f"{odd} maps" / f"{odd}_classes.png").is_file()
 
 
-@pytest.mark.parametrize("name", NAMES.values(), ids=NAMES.keys())
+@pytest.mark.parametrize("name", some([*NAMES], every=len(NAMES)))
 def test_the_command_that_goes_on_can_be_pasted(name: str, commands: WarmCommands, tmp_path: Path) -> None:
     """A run that is stopped tells how to go on; what it prints is what a shell is given."""
+    name = NAMES[name]
     (tmp_path / "interruption.py").write_text(INTERRUPTION)
     first = [*SMALL, *TINY, "+callbacks.stop._target_=interruption.Interruption", f"hydra.run.dir={name}"]
     stopped = commands.run("train.py", [*first, "trainer.max_steps=200"], tmp_path, PYTHONPATH=str(tmp_path))

@@ -46,9 +46,8 @@ def text_of(argument: str) -> str:
     >>> text_of("ckpt_path='it\\'s mine.ckpt'"), text_of("data.path=it's mine.csv")
     ("it's mine.ckpt", "it's mine.csv")
     """
-    raw = argument.partition("=")[2]
-    parsed = _parsed(argument)
-    return parsed if parsed is not None else raw
+    is_single, value = _read(argument)
+    return value if is_single and isinstance(value, str) else argument.partition("=")[2]
 
 
 def with_literal_paths(arguments: Sequence[str]) -> list[str]:
@@ -65,7 +64,7 @@ def _literal(argument: str) -> str:
     written = bare in WRITTEN
     if not sign or not raw or "${" in raw or not (written or bare.rpartition(".")[2] in READ):
         return argument
-    if _parsed(argument) is not None or raw[0] in "'\"" or not (written or _exists(raw)):
+    if _read(argument)[0] or raw[0] in "'\"" or not (written or _exists(raw)):
         return argument
     return override(key, raw)
 
@@ -77,13 +76,11 @@ def _exists(path: str) -> bool:
         return False
 
 
-def _parsed(argument: str) -> str | None:
-    """The text that Hydra reads; None where it reads none, but a sweep, a list, or nothing."""
+def _read(argument: str) -> tuple[bool, Any]:
+    """Whether Hydra reads a single value (text, a number, null), and which; no sweep, list, or nothing at all."""
     try:
         parsed = OverridesParser.create().parse_override(argument)
     except HydraException:
-        return None
-    if parsed.is_sweep_override():
-        return None
-    value = parsed.value()
-    return value if isinstance(value, str) else None
+        return False, None
+    value = None if parsed.is_sweep_override() else parsed.value()
+    return not parsed.is_sweep_override() and not isinstance(value, (list, dict)), value
