@@ -1,6 +1,6 @@
 """Long runs need no more memory and no more open files than short ones, and their logs stay small.
 
-``make test-long`` runs 2,000 steps with 20 evaluations; the ordinary tests a fifth of that.
+``make test-long`` runs 2,000 steps with 20 evaluations; the ordinary tests a tenth of that.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from concrete_dropout.dashboard.watch import watch
 from concrete_dropout.runfolder import METRICS, METRICS_HEADER, RUN, RunFolder
 
 LONG = os.environ.get("TEST_LONG") == "1"
-EVALUATIONS, STEPS = 20, 100 if LONG else 20  # steps of an epoch, which ends with an evaluation
-WARM = 8  # evaluations after which nothing may grow: caches of torch, W&B and Python are full by then
+EVALUATIONS, STEPS = (20, 100) if LONG else (12, 15)  # steps of an epoch, which ends with an evaluation
+WARM = 8 if LONG else 6  # evaluations after which nothing may grow: caches of torch, W&B and Python are full by then
 MEGABYTE = 1 << 20
 TINY = (
     "trainer=cpu trainer.log_every_n_steps=5 data.num_data=64 data.num_val=200 data.num_test=50 model.hidden=[16,16] "
@@ -43,6 +43,7 @@ def measured(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
         *TINY,
         f"trainer.max_steps={EVALUATIONS * STEPS}",
         f"data.min_steps_per_epoch={STEPS}",
+        f"callbacks.probabilities.chart_every_n_steps={STEPS}",  # the first takes 50 MB: it imports plotly
         f"+callbacks.probe={{_target_:tests.long.probe.Probe,path:probe.jsonl,trace_from:{WARM}}}",
         "hydra.run.dir=run",
     ]
@@ -109,13 +110,13 @@ def outputs(tmp_path: Path) -> Path:
 
 def test_a_page_that_is_built_again_and_again(outputs: Path) -> None:
     """While a run writes on: the same memory, files and descriptors after many refreshes."""
-    rounds, run = 200 if LONG else 60, RunFolder(outputs / "toy" / "0")
+    rounds, run = 200 if LONG else 24, RunFolder(outputs / "toy" / "0")
     sizes: list[tuple[int, int, int]] = []
 
     def grow(site: Any) -> None:
         run.append_rows(METRICS, METRICS_HEADER, [(len(sizes) % 7, 0, "train/loss", 0.5)])
         run.update_json(RUN, step=len(sizes))
-        if len(sizes) == 20:
+        if len(sizes) == 8:
             tracemalloc.start()
         written = len([*(outputs / "dashboard").rglob("*")])
         sizes.append((tracemalloc.get_traced_memory()[0], written, open_files()))
@@ -125,7 +126,7 @@ def test_a_page_that_is_built_again_and_again(outputs: Path) -> None:
     finally:
         tracemalloc.stop()
     assert len(sizes) == rounds
-    (objects, written, files), last = sizes[30], sizes[-1]
+    (objects, written, files), last = sizes[12], sizes[-1]
     assert last[0] - objects < MEGABYTE / 2
     assert last[1:] == (written, files)
 
