@@ -62,7 +62,7 @@ class LogFile(RotatingFileHandler):
         try:
             super().close()
         except OSError:
-            self.stream = None  # type: ignore[assignment]
+            self.stream = None
 
 
 @contextmanager

@@ -20,6 +20,8 @@ from concrete_dropout.errors import UserError
 VERSION_KEY = "concrete_dropout_version"
 BUILT = ("data", "model", "task", "dropout", "optim")
 PACKAGE = "concrete-dropout-lightning"
+# What code raises that is given settings which it does not know, or misses some.
+MISSING_OR_UNKNOWN = (KeyError, TypeError, AssertionError, OmegaConfBaseException, InstantiationException)
 
 
 def own_version() -> str:
@@ -56,7 +58,9 @@ def of_this_version(path: Path, saved: Mapping[str, Any], refusals: tuple[type[E
     """
     try:
         yield
-    except (KeyError, TypeError, AssertionError, OmegaConfBaseException, InstantiationException, *refusals) as error:
+    except Exception as error:
+        if not isinstance(error, (*MISSING_OR_UNKNOWN, *refusals)):
+            raise
         known = saved.get(VERSION_KEY)
         wrote = f"version {known}" if known else "an earlier version, which did not say which"
         kind = "" if isinstance(error, UserError) else f"{type(error).__name__}: "

@@ -93,10 +93,10 @@ def run_study(cfg: DictConfig, folder: Path, run: Runner) -> None:
     _save(files, record)
     print_study_summary(folder)
     if failed:
-        place = shlex.quote(override("hydra.run.dir", shortest(folder)))
+        again = shlex.quote(override("hydra.run.dir", shortest(folder)))
         raise RunsFailed(
             f"\nError: {len(failed)} of {len(runs)} runs failed ({'; '.join(failed)}). The report has their messages, "
-            f"and run.log in their folders. Go on with the same command and {place}"
+            f"and run.log in their folders. Go on with the same command and {again}"
         )
 
 
