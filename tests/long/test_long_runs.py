@@ -43,7 +43,7 @@ def measured(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
         *TINY,
         f"trainer.max_steps={EVALUATIONS * STEPS}",
         f"data.min_steps_per_epoch={STEPS}",
-        f"callbacks.probabilities.chart_every_n_steps={STEPS}",  # the first takes 50 MB: it imports plotly
+        f"callbacks.probabilities.chart_every_n_steps={5 * STEPS}",  # the first takes 50 MB: it imports plotly
         f"+callbacks.probe={{_target_:tests.long.probe.Probe,path:probe.jsonl,trace_from:{WARM}}}",
         "hydra.run.dir=run",
     ]
@@ -64,8 +64,9 @@ def test_memory_is_flat(measured: list[dict[str, Any]]) -> None:
 def test_objects_do_not_pile_up(measured: list[dict[str, Any]]) -> None:
     before, after = measured[WARM]["objects"], measured[-1]["objects"]
     steps = measured[-1]["step"] - measured[WARM]["step"]
-    # Histories of p and of metrics grow by design, up to a bound: a few numbers every fifth step.
-    assert after - before < 0.25 * MEGABYTE + 100 * steps, [line["objects"] for line in measured]
+    # Histories of p grow by design, up to a bound: a few numbers every fifth step. W&B's client keeps about 0.1 MB of
+    # every chart, of which there are three.
+    assert after - before < 0.75 * MEGABYTE + 100 * steps, [line["objects"] for line in measured]
 
 
 def test_no_file_stays_open(measured: list[dict[str, Any]]) -> None:
