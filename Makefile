@@ -8,12 +8,12 @@ LOCKED := --universal --python-version 3.10 --no-annotate --no-header --quiet
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help train dashboard test test-slurm test-ray test-kill lint security types format bench docs lock clean
+.PHONY: help train dashboard test test-slurm test-ray test-kill test-hardening test-properties test-long lint security types format bench docs lock clean
 
 help: ## List the targets
 	@echo "Usage: make TARGET [ARGS='...'] [PYTHON=python3.12]"
 	@echo
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 train: $(VENV) ## Train: make train ARGS="experiment=mnist dropout=fixed"
 	$(BIN)/python train.py $(ARGS)
@@ -35,6 +35,15 @@ test-ray: .venv/.ray ## Test sweeps on a Ray cluster on this machine; adds Ray t
 
 test-kill: $(VENV) ## Kill runs at random moments and go on, again and again: make test-kill KILLS=20
 	TEST_KILL=1 KILLS=$(KILLS) OMP_NUM_THREADS=1 $(BIN)/pytest tests/kill $(ARGS)
+
+test-hardening: $(VENV) ## Test all commands that must be refused, all odd paths, and full disks (as root)
+	TEST_HARDENING=1 OMP_NUM_THREADS=1 $(BIN)/pytest --numprocesses auto --dist loadscope tests/hardening $(ARGS)
+
+test-properties: $(VENV) ## Test properties of the mathematics on twenty times as many random examples
+	HYPOTHESIS_PROFILE=thorough OMP_NUM_THREADS=1 $(BIN)/pytest --numprocesses auto tests/properties $(ARGS)
+
+test-long: $(VENV) ## Test that 2,000 steps and 20 evaluations take no more memory and open files than few
+	TEST_LONG=1 OMP_NUM_THREADS=1 $(BIN)/pytest tests/long $(ARGS)
 
 lint: $(VENV) security ## Check code style, formatting, and for insecure code
 	$(BIN)/ruff check

@@ -60,6 +60,7 @@ def test_predictive_imports_the_core_only() -> None:
 # package -> the packages of this project that it may import; imports go one way
 LAYERS = {
     "errors": (),
+    "memory": ("errors",),
     "runfolder": (),
     "heartbeat": ("runfolder",),
     "scaling": (),
@@ -76,7 +77,7 @@ LAYERS = {
     "control": ("data", "dropout", "errors", "tasks"),
     "callbacks": ("dropout", "errors", "metrics", "plots", "predictive", "runfolder", "tasks"),
     "report": ("errors", "plots", "runfolder"),
-    "prediction": ("data", "dropout", "errors", "plots", "runfolder", "tasks"),
+    "prediction": ("data", "dropout", "errors", "memory", "plots", "runfolder", "tasks"),
     "deployment": ("data", "dropout", "errors", "models", "runfolder", "scaling", "tasks"),
     "dashboard": ("errors", "heartbeat", "plots", "report", "runfolder"),
     "cli": (
@@ -88,6 +89,7 @@ LAYERS = {
         "errors",
         "evaluation",
         "heartbeat",
+        "memory",
         "models",
         "prediction",
         "report",
@@ -97,7 +99,7 @@ LAYERS = {
     ),
 }
 LIGHTNING = {"data", "tasks", "callbacks", "control", "cli"}
-WITHOUT_TORCH = {"errors", "runfolder", "heartbeat", "plots", "report", "dashboard"}
+WITHOUT_TORCH = {"errors", "memory", "runfolder", "heartbeat", "plots", "report", "dashboard"}
 
 
 def package_of(path: Path) -> str:

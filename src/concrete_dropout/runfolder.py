@@ -11,7 +11,8 @@ import json
 import math
 import os
 import tempfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -71,18 +72,19 @@ class RunFolder:
     def write_bytes(self, name: str, content: bytes) -> Path:
         """Replace a file of any kind atomically."""
         target = self.path / name
-        target.parent.mkdir(parents=True, exist_ok=True)
-        handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.", suffix=".tmp")
-        try:
-            with os.fdopen(handle, "wb") as file:
-                file.write(content)
-                file.flush()
-                os.fsync(file.fileno())
-            os.chmod(temporary, default_mode())
-            os.replace(temporary, target)
-        except BaseException:
-            Path(temporary).unlink(missing_ok=True)
-            raise
+        with naming(target):
+            target.parent.mkdir(parents=True, exist_ok=True)
+            handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.", suffix=".tmp")
+            try:
+                with os.fdopen(handle, "wb") as file:
+                    file.write(content)
+                    file.flush()
+                    os.fsync(file.fileno())
+                os.chmod(temporary, default_mode())
+                os.replace(temporary, target)
+            except BaseException:
+                Path(temporary).unlink(missing_ok=True)
+                raise
         return target
 
     def write_json(self, name: str, value: Any) -> Path:
@@ -98,12 +100,13 @@ class RunFolder:
     def append_rows(self, name: str, header: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
         """Add rows to a CSV table, which starts with its header; on disk when this returns."""
         target = own_file(self.path, name)
-        target.parent.mkdir(parents=True, exist_ok=True)
-        with target.open("a", newline="", encoding="utf-8") as file:
-            writer = csv.writer(file)
-            if file.tell() == 0:
-                writer.writerow(header)
-            writer.writerows(rows)
+        with naming(target):
+            target.parent.mkdir(parents=True, exist_ok=True)
+            with target.open("a", newline="", encoding="utf-8") as file:
+                writer = csv.writer(file)
+                if file.tell() == 0:
+                    writer.writerow(header)
+                writer.writerows(rows)
 
     def read_json(self, name: str) -> Any:
         """The content of a JSON file, or None where there is none."""
@@ -134,6 +137,17 @@ def own_file(folder: Path, name: str) -> Path:
         if path.is_symlink() and not path.resolve().is_relative_to(folder.resolve()):
             raise OSError(errno.ELOOP, "is a link that leads out of the run folder", str(path))
     return path
+
+
+@contextmanager
+def naming(path: Path | str) -> Iterator[None]:
+    """Errors of the system name this file: that of a full disk names none, others name a temporary one beside it."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno is None:
+            raise
+        raise OSError(error.errno, error.strerror, str(path)) from error
 
 
 def _finite(value: Any) -> Any:

@@ -65,6 +65,26 @@ def test_rows_at_the_start_at_logging_steps_and_at_the_end(
     assert figures == {"dropout_p_over_steps.json", "dropout_p_by_depth.json"}
 
 
+def test_long_runs_have_every_second_row_then_every_fourth(
+    tmp_path: Path, make_task: MakeTask, make_trainer: MakeTrainer, data: SyntheticData
+) -> None:
+    """Of 21 rows a layer 6 are left, the first and the last among them; a resumed run has the same."""
+    checkpoint = tmp_path / "some.ckpt"
+
+    def fit(folder: Path, max_steps: int, ckpt_path: Path | None = None) -> pl.Trainer:
+        monitor = ProbabilityMonitor(folder, max_rows=6)
+        trainer = make_trainer(folder, max_epochs=-1, max_steps=max_steps, log_every_n_steps=1, callbacks=[monitor])
+        trainer.fit(make_task(), data, ckpt_path=ckpt_path, weights_only=True)
+        return trainer
+
+    fit(tmp_path / "whole", 20)
+    assert steps(tmp_path / "whole") == [0, 4, 8, 12, 16, 20]
+    fit(tmp_path / "parts", 12).save_checkpoint(checkpoint)
+    assert steps(tmp_path / "parts") == [0, 4, 8, 12]
+    fit(tmp_path / "parts", 20, checkpoint)
+    assert steps(tmp_path / "parts") == steps(tmp_path / "whole")
+
+
 def test_accumulated_gradients_give_one_row_per_step(
     tmp_path: Path, make_task: MakeTask, make_trainer: MakeTrainer, data: SyntheticData
 ) -> None:

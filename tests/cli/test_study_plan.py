@@ -16,7 +16,8 @@ from omegaconf import DictConfig, open_dict
 from concrete_dropout.cli.check import _parse, check_command
 from concrete_dropout.cli.compose import compose_config, compose_with_hydra, hydra_as_before
 from concrete_dropout.cli.entry import continued, from_the_start
-from concrete_dropout.cli.study_command import as_own_command, override, own_overrides, processes_as_before
+from concrete_dropout.cli.overrides import override
+from concrete_dropout.cli.study_command import as_own_command, own_overrides, processes_as_before
 from concrete_dropout.cli.study_plan import KINDS, covering, folder_name, kind_of, planned, point
 from concrete_dropout.errors import UserError
 from concrete_dropout.report import study_record

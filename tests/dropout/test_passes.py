@@ -286,3 +286,12 @@ def test_memory_budget_holds_for_narrow_inputs_too() -> None:
     model, x = mlp(256), torch.randn(4096, 4)
     budget = 1 << 20
     assert _peak(model, x, 2, memory_budget=budget) <= 2 * budget
+
+
+def test_more_samples_to_a_pass_than_the_budget_allows() -> None:
+    """What is asked for is at the most: a pass of a billion samples would take all memory."""
+    model, x = mlp(64), torch.randn(10, 4)
+    passes = stochastic_passes(model, (x,), 500, seed=0, batch_samples=10**9, memory_budget=1 << 20)
+    widths = [output.shape[0] for _, output in passes]
+    assert sum(widths) == 500
+    assert 1 < max(widths) <= (1 << 20) // (32 * 640)

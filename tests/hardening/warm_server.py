@@ -1,7 +1,8 @@
 """Runs the project's commands in forks of a process that has imported everything, for tests of many commands.
 
-A line of JSON on standard input is a command: script, arguments, folder, environment. The answer is its exit code. What
-a fork runs is the real script from its first line on; only torch, Lightning and Hydra are there already.
+A line of JSON on standard input is a command: script or module, arguments, folder, environment, limits. The answer is
+its exit code and the most memory that it had, in kB. What a fork runs is the real script from its first line on; only
+torch, Lightning and Hydra are there already.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import ctypes
 import json
 import os
+import resource
 import runpy
 import signal
 import sys
@@ -27,7 +29,7 @@ def import_everything() -> None:
     import torchmetrics  # noqa: F401
 
     from concrete_dropout import callbacks, control, data, tasks  # noqa: F401
-    from concrete_dropout.cli import agent_run, run, sweep  # noqa: F401
+    from concrete_dropout.cli import agent_run, evaluation_run, predict_run, replicated, run, study, sweep  # noqa: F401
 
     torch.set_num_threads(1)
 
@@ -52,12 +54,18 @@ def run_script(task: dict[str, Any]) -> int:
     for number, name in ((1, "out"), (2, "err")):
         os.dup2(os.open(task[name], os.O_WRONLY | os.O_CREAT | os.O_TRUNC), number)
     signal.alarm(task["seconds"])
+    for name, limit in task["limits"].items():
+        resource.setrlimit(getattr(resource, f"RLIMIT_{name}"), (limit, limit))
     respect_permissions()
     script = task["script"]
     sys.argv = [script, *task["arguments"]]
     sys.path[0] = os.path.dirname(script)
+    sys.path[1:1] = [path for path in task["environment"].get("PYTHONPATH", "").split(":") if path]
     try:
-        runpy.run_path(script, run_name="__main__")
+        if script.endswith(".py"):
+            runpy.run_path(script, run_name="__main__")
+        else:
+            runpy.run_module(script, run_name="__main__", alter_sys=True)
         code = 0
     except SystemExit as stop:
         code = stop.code if isinstance(stop.code, int) else 0 if stop.code is None else 1
@@ -80,8 +88,8 @@ def main() -> None:
                 code = run_script(json.loads(line))
             finally:
                 os._exit(code)
-        _, status = os.waitpid(child, 0)
-        print(os.waitstatus_to_exitcode(status), flush=True)
+        _, status, used = os.wait4(child, 0)
+        print(os.waitstatus_to_exitcode(status), used.ru_maxrss, flush=True)
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 
 import torch
@@ -80,3 +81,26 @@ def test_coverage_is_monotone_and_streams(values: list[float], seed: int) -> Non
     assert bool((coverage.diff() >= 0).all())
     expected = [(2 * pit - 1).abs().le(level).double().mean() for level in LEVELS]
     torch.testing.assert_close(coverage, torch.stack(expected))
+
+
+@given(confidences, seeds)
+def test_counts_of_several_processes_are_merged_in_any_order(values: list[float], seed: int) -> None:
+    """As torchmetrics adds up the states of processes; the bins are those of a loop over all observations."""
+    confidence, correct = torch.tensor(values), outcomes(len(values), seed)
+    parts = []
+    for index in torch.arange(len(values)).split(pieces(len(values), seed)):
+        part = Reliability()
+        part.update(confidence[index], correct[index])
+        parts.append(part)
+    for order in (parts, parts[::-1]):
+        merged = copy.deepcopy(order[0])
+        for part in order[1:]:
+            merged.merge_state(part)
+        bins = merged.compute()
+        points, right, total = [0] * NUM_BINS, [0] * NUM_BINS, [0.0] * NUM_BINS
+        for value, is_right in zip(confidence.tolist(), correct.tolist(), strict=True):
+            number = min(int(torch.tensor(value) * NUM_BINS), NUM_BINS - 1)
+            points[number], right[number] = points[number] + 1, right[number] + is_right
+            total[number] += value
+        assert (bins.points.tolist(), bins.correct.tolist()) == (points, right)
+        torch.testing.assert_close(bins.confidence, torch.tensor(total, dtype=torch.float64))

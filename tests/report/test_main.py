@@ -20,8 +20,8 @@ def test_a_folder_without_a_run_is_one_line_and_code_2(tmp_path: Path) -> None:
     result = subprocess.run(command, capture_output=True, text=True, check=False)
     assert result.returncode == 2
     assert result.stdout == ""
-    assert len(result.stderr.splitlines()) == 1
-    assert f"error: {tmp_path} holds no run" in result.stderr
+    assert len(result.stderr.strip().splitlines()) == 1
+    assert f"Error: {tmp_path} holds no run" in result.stderr
 
 
 def test_one_bad_folder_does_not_stop_the_others(run_dir: Path, capsys: pytest.CaptureFixture[str]) -> None:

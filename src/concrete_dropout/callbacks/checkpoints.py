@@ -78,6 +78,8 @@ class AtomicCheckpointIO(TorchCheckpointIO):
             )
         try:
             loaded = torch.load(path, map_location=map_location, weights_only=True)
+        except PermissionError as error:
+            raise UserError(f"cannot read the checkpoint {path}: permission denied. Change its permissions") from error
         except pickle.UnpicklingError as error:
             if "Weights only load failed" not in str(error):
                 raise _unreadable(path, error) from error

@@ -12,9 +12,11 @@ from concrete_dropout.callbacks.convergence import Convergence, Criterion, conve
 from concrete_dropout.callbacks.loggers import log_figure, log_lines, log_scalars, log_table, logging_interval
 from concrete_dropout.callbacks.network import active_layers
 from concrete_dropout.callbacks.pace import logit_pace
-from concrete_dropout.callbacks.tables import cut_table
+from concrete_dropout.callbacks.sparse import stride_of, thinned
+from concrete_dropout.callbacks.tables import cut_table, replace_table
 from concrete_dropout.runfolder import CONVERGENCE, DROPOUT, DROPOUT_HEADER, RunFolder
 
+MAX_ROWS = 4000  # of a layer in dropout.csv and in memory
 log = logging.getLogger(__name__)
 
 
@@ -23,7 +25,9 @@ class ProbabilityMonitor(pl.Callback):
 
     Leaves ``dropout.csv`` and ``convergence.json``; scalars ``dropout_p/<layer>`` for the loggers; charts over steps
     and over depth. Fixed layers are recorded and never warned about; layers of kind "none" are left out.
-    A resumed run continues the table of the run that it resumes, from the step of the checkpoint on.
+    A resumed run continues the table of the run that it resumes, from the step of the checkpoint on. When a layer has
+    too many rows, every second one is thrown away, and those that follow come half as often: a run of any length
+    has a table of bounded size. Loggers get every logging step.
 
     Args:
         folder: the run folder.
@@ -32,6 +36,7 @@ class ProbabilityMonitor(pl.Callback):
         tolerance: largest change of p over the last fifth of the steps that counts as converged.
         relative_tolerance: the same as a part of p (see ``convergence.Criterion``).
         chart_every_n_steps: how often the charts are logged before the end; 0 for at the end only.
+        max_rows: of a layer in the table.
     """
 
     def __init__(
@@ -42,12 +47,16 @@ class ProbabilityMonitor(pl.Callback):
         tolerance: float = 0.02,
         relative_tolerance: float = 0.2,
         chart_every_n_steps: int = 1000,
+        max_rows: int = MAX_ROWS,
     ) -> None:
         if chart_every_n_steps < 0:
             raise ValueError(f"chart_every_n_steps={chart_every_n_steps} must be at least 0")
+        if max_rows < 2:
+            raise ValueError(f"max_rows={max_rows} must be at least 2")
         self.folder = RunFolder(folder)
         self.criterion = Criterion(tolerance, relative_tolerance, low=low, high=high)
-        self.chart_every_n_steps = chart_every_n_steps
+        self.chart_every_n_steps, self.max_rows = chart_every_n_steps, max_rows
+        self._stride = 1  # logging steps from one row of the table to the next
         self._initial: dict[str, float] = {}
         self._history: dict[str, tuple[list[int], list[float]]] = {}
         self._last_step = -1
@@ -60,10 +69,12 @@ class ProbabilityMonitor(pl.Callback):
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Take up the table of a run that is resumed, and record where this one starts."""
-        self._history, self._last_step = {}, -1
+        self._history, self._last_step, self._stride = {}, -1, 1
         if trainer.is_global_zero:
             for row in cut_table(self.folder, DROPOUT, DROPOUT_HEADER, before=trainer.global_step):
                 self._remember(int(row["step"]), row["layer"], float(row["p"]))
+            for steps, _ in self._history.values():
+                self._stride = stride_of(steps, logging_interval(trainer))
         self._record(trainer, pl_module)
 
     def on_train_batch_start(
@@ -74,7 +85,7 @@ class ProbabilityMonitor(pl.Callback):
         if step == self._last_step:
             return
         if every and step % every == 0:
-            self._record(trainer, pl_module)
+            self._record(trainer, pl_module, keep=step % (every * self._stride) == 0)
         if self.chart_every_n_steps and step > 0 and step % self.chart_every_n_steps == 0:
             self._record(trainer, pl_module)
             self._log_charts(trainer)
@@ -112,7 +123,7 @@ class ProbabilityMonitor(pl.Callback):
             columns = ["layer", *next(iter(results.values())).as_dict()]
             log_table(trainer, "dropout_p", columns, rows, trainer.global_step)
 
-    def _record(self, trainer: pl.Trainer, task: pl.LightningModule) -> None:
+    def _record(self, trainer: pl.Trainer, task: pl.LightningModule, keep: bool = True) -> None:
         step = trainer.global_step
         if not trainer.is_global_zero or step == self._last_step:
             return
@@ -120,12 +131,24 @@ class ProbabilityMonitor(pl.Callback):
         self._last_step = step
         if not layers:
             return
-        self.folder.append_rows(DROPOUT, DROPOUT_HEADER, [(step, row.module, row.p) for row in layers])
         log_scalars(trainer, {f"dropout_p/{row.module}": row.p for row in layers}, step)
         for row in layers:
-            self._remember(step, row.module, row.p)
             if row.kind == "concrete":
                 self._warn_of_saturation(row.module, row.p, step)
+        if not keep:
+            return
+        self.folder.append_rows(DROPOUT, DROPOUT_HEADER, [(step, row.module, row.p) for row in layers])
+        for row in layers:
+            self._remember(step, row.module, row.p)
+        if max(len(steps) for steps, _ in self._history.values()) > self.max_rows:
+            self._thin()
+
+    def _thin(self) -> None:
+        """Throw away every second row, on disk too."""
+        self._stride *= 2
+        self._history = {layer: thinned(*history) for layer, history in self._history.items()}
+        rows = [(step, layer, p) for layer, pair in self._history.items() for step, p in zip(*pair, strict=True)]
+        replace_table(self.folder, DROPOUT, DROPOUT_HEADER, sorted(rows, key=lambda row: row[0]))
 
     def _remember(self, step: int, layer: str, p: float) -> None:
         steps, ps = self._history.setdefault(layer, ([], []))

@@ -6,6 +6,7 @@ import math
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,7 @@ from pytorch_lightning.utilities import rank_zero_only
 from concrete_dropout.callbacks.loggers import logging_interval
 from concrete_dropout.callbacks.network import active_layers, dropout_layers
 from concrete_dropout.callbacks.tables import cut_table
-from concrete_dropout.errors import UserError
+from concrete_dropout.errors import as_user_error
 from concrete_dropout.runfolder import METRICS, METRICS_HEADER, RUN, SUMMARY, RunFolder
 
 EVALUATION = ("val/", "test/")
@@ -134,14 +135,15 @@ class RunRecord(pl.Callback):
         self._conclude(trainer, pl_module)
 
     def on_exception(self, trainer: pl.Trainer, pl_module: pl.LightningModule, exception: BaseException) -> None:
-        """Record what stopped the run."""
-        if trainer.is_global_zero and self._record:
-            self._record["step"] = max(self._record["step"], trainer.global_step)
-            self._record["checkpoints"] = self._checkpoints(trainer)
-            if trainer.state.fn == TrainerFn.FITTING:  # a test has the weights of a fit, whose summary is written
-                self._final_p = {row.module: row.p for row in active_layers(pl_module)}
-                self._write_summary()
-        self.fail(exception)
+        """Record what stopped the run; on a full disk, which may be it, there is no room for that."""
+        with suppress(OSError):
+            if trainer.is_global_zero and self._record:
+                self._record["step"] = max(self._record["step"], trainer.global_step)
+                self._record["checkpoints"] = self._checkpoints(trainer)
+                if trainer.state.fn == TrainerFn.FITTING:  # a test has the weights of a fit, whose summary is written
+                    self._final_p = {row.module: row.p for row in active_layers(pl_module)}
+                    self._write_summary()
+            self.fail(exception)
 
     @rank_zero_only
     def finish(self) -> None:
@@ -233,7 +235,7 @@ def ending(error: BaseException) -> tuple[str, str]:
     """How run.json names an end before its time: "interrupted" or "failed", and the message."""
     # SIGTERM reaches a trainer as a kind of SystemExit.
     state = "interrupted" if isinstance(error, (KeyboardInterrupt, SystemExit)) else "failed"
-    return state, str(error) if isinstance(error, UserError) else f"{type(error).__name__}: {error}".rstrip(": ")
+    return state, str(as_user_error(error) or f"{type(error).__name__}: {error}".rstrip(": "))
 
 
 def logger_paths(loggers: Sequence[Logger], folder: Path) -> dict[str, str | None]:

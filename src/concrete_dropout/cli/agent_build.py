@@ -16,6 +16,7 @@ from concrete_dropout.cli.checkpoint import CONFIG_KEY, check_checkpoint
 from concrete_dropout.cli.compose import plain
 from concrete_dropout.cli.factory import factory
 from concrete_dropout.cli.networks import build_task
+from concrete_dropout.cli.saved_config import VERSION_KEY, own_version
 from concrete_dropout.control import Agent, AgentSettings, Population, World, explore
 from concrete_dropout.data.transitions import TransitionsData
 from concrete_dropout.errors import UserError
@@ -102,6 +103,7 @@ def snapshot(agent: Agent, config: dict[str, Any], random_state: dict[str, Any],
         AGENT: agent.state_dict(),
         RANDOM: random_state,
         CONFIG_KEY: config,
+        VERSION_KEY: own_version(),
         "step": step,
     }
 

@@ -25,6 +25,7 @@ from concrete_dropout.callbacks.stopping import ANNOUNCED, StopOnSignal
 from concrete_dropout.cli.checkpoint import CONFIG_KEY, RECIPE_KEY
 from concrete_dropout.cli.factory import factory
 from concrete_dropout.cli.resume import FinishedEpochs
+from concrete_dropout.cli.saved_config import VERSION_KEY, own_version
 from concrete_dropout.data import ExperimentData
 from concrete_dropout.data.recipes import recipe_of
 from concrete_dropout.errors import UserError
@@ -45,8 +46,9 @@ class ConfigInCheckpoint(pl.Callback):
     def on_save_checkpoint(
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, checkpoint: dict[str, Any]
     ) -> None:
-        """Add the config."""
+        """Add the config, and which version of this project it is of."""
         checkpoint[CONFIG_KEY] = self.config
+        checkpoint[VERSION_KEY] = own_version()
 
 
 class RecipeInCheckpoint(pl.Callback):

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from concrete_dropout.cli.dashboard_options import Parser, runs_folder
 from concrete_dropout.cli.paths import shortest
-from concrete_dropout.errors import UserError
+from concrete_dropout.errors import UserError, as_user_error
 
 if TYPE_CHECKING:
     from concrete_dropout.dashboard.build import Progress, Site
@@ -52,8 +52,9 @@ def dashboard_command(arguments: Sequence[str]) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except Exception as error:
+        told = as_user_error(error)
         caught, code = error, FAILED
-        message = f"{type(error).__name__}: {error}. This is a bug; --traceback shows where"
+        message = str(told or f"{type(error).__name__}: {error}. This is a bug; --traceback shows where")
     if shows_traceback:
         traceback.print_exception(caught)
     print(f"\nError: {message}", file=sys.stderr)

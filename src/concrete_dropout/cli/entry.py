@@ -23,12 +23,14 @@ from omegaconf.errors import OmegaConfBaseException
 from concrete_dropout.cli.check import check_command
 from concrete_dropout.cli.jobs import newest_sweep, saved_overrides
 from concrete_dropout.cli.leftovers import discard
+from concrete_dropout.cli.overrides import override, text_of, with_literal_paths
 from concrete_dropout.cli.places import last_checkpoint, sweeps_of
 from concrete_dropout.cli.secret import refuse_secrets
-from concrete_dropout.cli.stopped import Stopped, has_failed, how_to_continue, of_several
+from concrete_dropout.cli.stopped import Stopped, has_failed, how_to_continue, of_several, way_on
 from concrete_dropout.cli.sweep_end import run_sweep
 from concrete_dropout.cli.trust import OVERRIDES, check_saved_override
 from concrete_dropout.errors import RunFailedError, UserError, as_user_error
+from concrete_dropout.memory import memory_error
 
 LAST = "last"  # in place of a path: the checkpoint of the newest run
 FAILED, USER_ERROR, INTERRUPTED = 1, 2, 130
@@ -49,7 +51,7 @@ def command(conf_dir: Path, hydra_main: Callable[[], object]) -> int:
     os.environ.setdefault("HYDRA_FULL_ERROR", "1")  # Hydra shall pass exceptions on instead of printing its own digest
     try:
         refuse_secrets(sys.argv[1:])
-        given = split(continued(sys.argv[1:]))
+        given = split(continued(with_literal_paths(sys.argv[1:])))
         if given.starts_jobs:
             check_command(given.overrides, conf_dir, given.multirun)
             given = resumed(given, conf_dir)
@@ -70,29 +72,41 @@ def command(conf_dir: Path, hydra_main: Callable[[], object]) -> int:
     except KeyboardInterrupt:
         print("\nStopped by Ctrl-C.", file=sys.stderr)
         return INTERRUPTED
-    except PermissionError as error:
-        return _refuse(str(as_user_error(error) or error))
     except BrokenPipeError:  # the reader of a help text (head, less) has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except OSError as error:  # of Hydra, which makes the run's folder before the run begins
+        folder = Refusals.folder
+        told = as_user_error(error, folder)
+        if told is None:
+            raise
+        if folder is not None:
+            discard(folder, folder)
+        return _refuse(str(told))
     return 0
 
 
 class Refusals(Callback):
     """Hydra's view of a job's end: a mistake is told in one message, and a run that never started leaves no folder."""
 
+    folder: Path | None = None  # of the run that Hydra is about to begin
+
+    def on_run_start(self, config: DictConfig, **kwargs: object) -> None:
+        """Hydra's hook, before it makes the folder."""
+        Refusals.folder = Path(config.hydra.run.dir)
+
     def on_job_end(self, config: DictConfig, job_return: JobReturn, **kwargs: object) -> None:
         """Hydra's hook."""
         if job_return.status != JobStatus.FAILED:
             return
-        seen = job_return._return_value
-        error = seen if isinstance(seen, RunFailedError) else as_user_error(seen)
+        seen, folder = job_return._return_value, Path(config.hydra.runtime.output_dir)
+        error = seen if isinstance(seen, RunFailedError) else as_user_error(seen, folder) or memory_error(seen)
         if error is None:
             return
         if isinstance(error, UserError):
-            discard(Path(config.hydra.runtime.output_dir), Path(config.paths.output_dir))
+            discard(folder, Path(config.paths.output_dir))
         if config.hydra.mode == RunMode.RUN:  # before Hydra adds a line of its own
-            failed = isinstance(error, RunFailedError) or has_failed(Path(config.hydra.runtime.output_dir), seen)
-            sys.exit(_refuse(str(error), FAILED if failed else USER_ERROR))
+            failed = isinstance(error, RunFailedError) or has_failed(folder, seen)
+            sys.exit(_refuse(f"{error}{way_on(folder) if failed else ''}", FAILED if failed else USER_ERROR))
         # The other jobs go on, and Hydra raises the first error when all are done.
         print(f"\nJob {config.hydra.job.num} failed: {error}", file=sys.stderr)
 
@@ -127,8 +141,8 @@ def split(arguments: Sequence[str]) -> Arguments:
             "--help, --cfg job (print the config) and those of --hydra-help"
         )
     options = list(arguments)
-    for override in parsed.overrides:
-        options.remove(override)
+    for setting in parsed.overrides:
+        options.remove(setting)
     starts_jobs = not any(getattr(parsed, name) for name in OTHERWISE)
     return Arguments(options, list(parsed.overrides), parsed.multirun, starts_jobs)
 
@@ -139,12 +153,11 @@ def continued(arguments: Sequence[str]) -> list[str]:
     What is given beside ``ckpt_path`` wins over the stopped run's own settings: more steps, for example. With another
     ``hydra.run.dir``, or with ``train=false``, it is a run of its own that starts from the checkpoint.
     """
-    path = next((a.partition("=")[2].strip("'\"") for a in arguments if a.startswith("ckpt_path=")), "")
+    path = next((text_of(a) for a in arguments if a.startswith("ckpt_path=")), "")
     if path == LAST:
         path = str(last_checkpoint(arguments))
-        quoted = path.replace("'", "\\'")
         arguments = [a for a in arguments if _key(a) not in ("ckpt_path", "hydra.run.dir")]
-        arguments.append(f"ckpt_path='{quoted}'")
+        arguments.append(override("ckpt_path", path))
     folder = Path(path).absolute().parent.parent
     saved = folder / OVERRIDES
     if path in ("", "null") or not saved.is_file():
@@ -155,8 +168,7 @@ def continued(arguments: Sequence[str]) -> list[str]:
         check_saved_override(entry, folder)
     if "hydra.run.dir" in given or "train=false" in [argument.lower() for argument in arguments]:
         return [*before, *arguments]
-    quoted = str(folder).replace("'", "\\'")
-    return [*before, *arguments, f"hydra.run.dir='{quoted}'", CONTINUES]
+    return [*before, *arguments, override("hydra.run.dir", str(folder)), CONTINUES]
 
 
 def resumed(given: Arguments, conf_dir: Path) -> Arguments:
@@ -168,8 +180,7 @@ def resumed(given: Arguments, conf_dir: Path) -> Arguments:
     if any(_key(entry) == "hydra.sweep.dir" for entry in given.overrides):
         return given
     folder = newest_sweep(sweeps_of(given.overrides, conf_dir), given.overrides)
-    quoted = str(folder.absolute()).replace("'", "\\'")
-    return replace(given, overrides=[*given.overrides, f"hydra.sweep.dir='{quoted}'"])
+    return replace(given, overrides=[*given.overrides, override("hydra.sweep.dir", str(folder.absolute()))])
 
 
 def from_the_start(arguments: Sequence[str]) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import sys
 import traceback
 from collections.abc import Sequence
@@ -14,7 +15,7 @@ from concrete_dropout.cli.evaluation_request import HELP, Request, for_agents, f
 from concrete_dropout.cli.paths import shortest
 from concrete_dropout.cli.secret import refuse_secrets
 from concrete_dropout.cli.trust import Trust
-from concrete_dropout.errors import UserError
+from concrete_dropout.errors import UserError, as_user_error
 from concrete_dropout.runfolder import RunFolder
 
 FAILED, USER_ERROR, INTERRUPTED = 1, 2, 130
@@ -33,6 +34,9 @@ def evaluate_command(arguments: Sequence[str], conf_dir: Path) -> int:
         return _evaluate(parse([argument for argument in arguments if argument != TRACEBACK]), conf_dir)
     except UserError as error:
         return _failed(str(error), USER_ERROR, shows_traceback)
+    except OSError as error:
+        told = as_user_error(error) or error
+        return _failed(f"{told} What is finished is kept", FAILED, shows_traceback)
     except KeyboardInterrupt:
         print("\nStopped by Ctrl-C.", file=sys.stderr)
         return INTERRUPTED
@@ -58,8 +62,8 @@ def _evaluate(request: Request, conf_dir: Path) -> int:
     try:
         evaluate_networks(request, conf_dir)
     except EvaluationStopped as stopped:
-        place = shortest(stopped.folder)
-        print(f"\nStopped. What is finished is kept: go on with the same command and out={place}", file=sys.stderr)
+        place = shlex.quote(f"out={shortest(stopped.folder)}")
+        print(f"\nStopped. What is finished is kept: go on with the same command and {place}", file=sys.stderr)
         return stopped.exit_code
     return 0
 

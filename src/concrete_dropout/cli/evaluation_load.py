@@ -20,6 +20,7 @@ from concrete_dropout.cli.compose import compose_config, plain
 from concrete_dropout.cli.evaluation_request import Request
 from concrete_dropout.cli.networks import build_task, without_downloads
 from concrete_dropout.cli.replicated import build_replicas
+from concrete_dropout.cli.saved_config import of_this_version, saved_config
 from concrete_dropout.cli.trust import Trust, trusted_config
 from concrete_dropout.cli.typecheck import check_node, closest
 from concrete_dropout.data import ExperimentData, Part
@@ -124,8 +125,7 @@ def other_data(request: Request, subject: Subject, part: Part, conf_dir: Path) -
 
 def _of(path: Path, name: str, request: Request, device: torch.device, trust: Trust) -> list[Subject]:
     saved = AtomicCheckpointIO().load_checkpoint(path)
-    cfg = OmegaConf.create(trusted_config(saved[CONFIG_KEY], f"ckpt={path}", trust))
-    assert isinstance(cfg, DictConfig)
+    cfg = saved_config(path, saved, trusted_config(saved[CONFIG_KEY], f"ckpt={path}", trust))
     _override(cfg.data, request.data, "data")
     check_node("data", plain(cfg)["data"], get_object)
     cfg = without_downloads(cfg)
@@ -145,7 +145,8 @@ def _of(path: Path, name: str, request: Request, device: torch.device, trust: Tr
         raise UserError(f"replica={_listed(request.replica)}: {path} is of one network, not of replicas")
     build.set_out(cfg)
     data = build.build_data(cfg)
-    task = build_task(cfg, data)
+    with of_this_version(path, saved):
+        task = build_task(cfg, data)
     check_checkpoint(path, task, plain(cfg))
     task.load_state_dict(saved["state_dict"])
     return [_subject(name, task, data, facts, device)]
@@ -196,7 +197,9 @@ def _override(node: DictConfig, settings: Mapping[str, str], prefix: str) -> Non
         if name not in node or name.startswith("_"):
             raise UserError(f"{prefix}.{name} is unknown. {closest(name, [k for k in map(str, node) if k[0] != '_'])}")
         try:
-            node[name] = OmegaConf.from_dotlist([f"value={text}"]).value
+            # A path may have characters that mean something in YAML.
+            is_path = isinstance(node.get(name), str) and text and Path(text).exists()
+            node[name] = text if is_path else OmegaConf.from_dotlist([f"value={text}"]).value
         except Exception as error:  # of the YAML parser
             raise UserError(f"{key}={text} is not understood: quote a value that has special characters") from error
 

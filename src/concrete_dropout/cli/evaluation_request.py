@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from concrete_dropout.cli.paths import unquoted
 from concrete_dropout.cli.typecheck import closest
 from concrete_dropout.errors import UserError
 
@@ -120,7 +121,7 @@ def parse(arguments: Sequence[str]) -> Request:
     settings: dict[str, dict[str, str]] = {prefix: {} for prefix in PREFIXES}
     for argument in arguments:
         key, sign, text = argument.partition("=")
-        text = text.strip("'\"")
+        text = unquoted(text)
         if not sign:
             option = " The options are --help and --traceback" if argument.startswith("-") else ""
             raise UserError(

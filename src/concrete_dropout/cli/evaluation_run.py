@@ -6,7 +6,7 @@ import os
 import signal
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from datetime import datetime, timezone
 from pathlib import Path
@@ -74,18 +74,24 @@ def evaluate_networks(request: Request, conf_dir: Path) -> None:
             store.write(state="running")
             _make(passes, plan, store, foreign, console)
             store.write(state="finished", ended=_now())
+            build_evaluation_page(folder)
         except KeyboardInterrupt:
-            store.write(state="stopped", ended=_now())
+            _close(store, "stopped")
             raise EvaluationStopped(signal.SIGINT, folder) from None
         except BaseException as error:
-            store.write(state="stopped" if isinstance(error, EvaluationStopped) else "failed", ended=_now())
+            _close(store, "stopped" if isinstance(error, EvaluationStopped) else "failed")
             raise
-        finally:
-            build_evaluation_page(folder)
     print_tables(store.files.read_json(EVALUATION), console)
     console.print()
     for name, file in (("results", EVALUATION_TABLE), ("page", EVALUATION_PAGE)):
         console.print(f"{name:<12} {escape(shortest(folder / file))}", soft_wrap=True)
+
+
+def _close(store: Store, state: str) -> None:
+    """Say how an evaluation ended before its time; on a full disk, which may be the reason, there is no room for it."""
+    with suppress(OSError):
+        store.write(state=state, ended=_now())
+        build_evaluation_page(store.files.path)
 
 
 def device_of(name: str) -> torch.device:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from concrete_dropout.cli.compose import compose_with_hydra, hydra_as_before
+from concrete_dropout.cli.overrides import text_of
 from concrete_dropout.errors import UserError
 from concrete_dropout.runfolder import CHECKPOINTS
 
@@ -27,7 +28,7 @@ def last_checkpoint(arguments: Sequence[str]) -> Path:
     Raises:
         UserError: there is none.
     """
-    given = {key: value.strip("'\"") for key, _, value in (entry.partition("=") for entry in arguments)}
+    given = {entry.partition("=")[0]: text_of(entry) for entry in arguments}
     if "hydra.run.dir" in given:
         places, found = given["hydra.run.dir"], [Path(given["hydra.run.dir"]) / CHECKPOINTS / "last.ckpt"]
     else:

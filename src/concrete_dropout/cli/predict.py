@@ -11,10 +11,12 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
+from concrete_dropout.cli.paths import unquoted
 from concrete_dropout.cli.secret import refuse_secrets
 from concrete_dropout.cli.trust import Trust
 from concrete_dropout.cli.typecheck import closest
-from concrete_dropout.errors import UserError
+from concrete_dropout.errors import UserError, as_user_error
+from concrete_dropout.memory import is_out_of_memory
 
 HELP = """Apply a trained network to your own files.
 
@@ -111,9 +113,15 @@ def predict_command(arguments: Sequence[str], conf_dir: Path | None = None) -> i
         print(f"\nError: {error}", file=sys.stderr)
         return USER_ERROR
     except OSError as error:
-        if shows_traceback or error.strerror is None:
+        if shows_traceback:
+            traceback.print_exc()
+        print(f"\nError: {as_user_error(error) or error} What is finished is kept", file=sys.stderr)
+        return FAILED
+    except (MemoryError, RuntimeError) as error:
+        if shows_traceback or not is_out_of_memory(error):
             raise
-        print(f"\nError: {error.filename or 'a file'}: {error.strerror}. What is finished is kept", file=sys.stderr)
+        way_out = "Take fewer mc_samples, smaller pictures or another device. What is finished is kept"
+        print(f"\nError: there is not enough memory. {way_out}", file=sys.stderr)
         return FAILED
     except KeyboardInterrupt:
         print("\nStopped by Ctrl-C.", file=sys.stderr)
@@ -141,7 +149,7 @@ def parse(arguments: Sequence[str]) -> Request:
             raise UserError(f"{key} is unknown. {closest(key, known)}")
         if key in given:
             raise UserError(f"{key} is given twice")
-        given[key] = _value(key, value.strip("'\""))
+        given[key] = _value(key, unquoted(value))
     for key, example in (("ckpt", "RUN/checkpoints/best.ckpt"), ("input", "photos")):
         if not given.get(key) and not (key == "input" and given.get("deploy")):
             raise UserError(f"{key}=... is missing: name a file, as in {key}={example}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from datetime import datetime
 from pathlib import Path
@@ -16,11 +17,12 @@ from concrete_dropout.cli.trust import Trust
 from concrete_dropout.data.picture_file import SUFFIXES as PICTURES
 from concrete_dropout.data.recipes import PictureRecipe, SceneRecipe, TableRecipe
 from concrete_dropout.errors import UserError
+from concrete_dropout.memory import GB
 from concrete_dropout.prediction.journal import Journal
 from concrete_dropout.prediction.outcome import Predictor
 from concrete_dropout.prediction.pictures import PicturePredictor
 from concrete_dropout.prediction.run import Tally, predict_all, table_of
-from concrete_dropout.prediction.scenes import GB, ScenePredictor
+from concrete_dropout.prediction.scenes import ScenePredictor
 from concrete_dropout.prediction.settings import MissingRows, Settings, UnknownCategories
 from concrete_dropout.prediction.sources import TABLES, Source, find_sources, stems
 from concrete_dropout.prediction.tables import TablePredictor
@@ -48,7 +50,8 @@ def predict(request: Request, trust: Trust) -> int:
     try:
         tally = predict_all(predictor, sources, journal, request.strict)
     except KeyboardInterrupt:
-        way_on = f"The same command with output={shortest(folder)} goes on; finished files are left alone"
+        place = shlex.quote(f"output={shortest(folder)}")
+        way_on = f"The same command with {place} goes on; finished files are left alone"
         print(f"\nStopped by Ctrl-C. {way_on}.", file=sys.stderr)
         return INTERRUPTED
     _write(folder, request, model, settings, sources, tally)

@@ -6,6 +6,7 @@ and leaves no folder. From then on run.json says how the run stands, and how it 
 
 from __future__ import annotations
 
+import shlex
 import signal
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -26,10 +27,12 @@ from concrete_dropout.cli.compose import compose_config, config_diff, plain
 from concrete_dropout.cli.entry import from_the_start
 from concrete_dropout.cli.facts import run_facts
 from concrete_dropout.cli.leftovers import HYDRA
+from concrete_dropout.cli.memory_check import check_memory
 from concrete_dropout.cli.networks import build_task
+from concrete_dropout.cli.paths import shortest
 from concrete_dropout.cli.ranks import is_rank, processes_to_start, run_on_ranks
 from concrete_dropout.cli.run_log import logging_to, run_log
-from concrete_dropout.cli.stopped import Stopped
+from concrete_dropout.cli.stopped import Stopped, failed
 from concrete_dropout.cli.summary import print_start, print_summary
 from concrete_dropout.errors import UserError
 from concrete_dropout.heartbeat import beating
@@ -50,6 +53,7 @@ def run(cfg: DictConfig, folder: Path, conf_dir: Path) -> dict[str, float]:
             run_on_ranks(cfg, folder, conf_dir, processes)
             return dict((RunFolder(folder).read_json(SUMMARY) or {}).get("metrics", {}))
         task = build_task(cfg, data)
+        check_memory(task, data)
         record = RunRecord(folder, {**facts(cfg), "num_train": data.spec.num_train, "kl_weight": task.kl_weight})
         callbacks = [
             *build.build_callbacks(cfg),
@@ -154,11 +158,12 @@ def recording(record: Ending, folder: Path, is_first: bool = True) -> Iterator[N
         run_log.info("finished")
     except (KeyboardInterrupt, SystemExit) as error:  # Lightning turns the former into the latter
         stopped = Stopped(received(error), folder)
-        record.fail(stopped)
+        _note_failure(record, stopped)
         run_log.info("stopped %s", stopped)
         raise stopped from error
     except BaseException as error:
-        record.fail(error)
+        failed.add(folder.absolute())
+        _note_failure(record, error)
         raise
     finally:
         if "wandb" in sys.modules:  # otherwise the next job of a sweep would write into this run
@@ -184,12 +189,27 @@ def log_config(trainer: pl.Trainer, config: Mapping[str, Any]) -> None:
             logger.log_hyperparams(dict(config))
 
 
+def _note_failure(record: Ending, error: BaseException) -> None:
+    """A full disk, which may be what ended the run, takes no record of its end either: the error itself counts."""
+    try:
+        record.fail(error)
+    except OSError as trouble:
+        run_log.info("the end of the run could not be recorded: %s", trouble)
+
+
 def _write_report(folder: Path) -> None:
     """A report that fails shall not hide the run's own end."""
     try:
         build_run_report(folder)
+    except OSError as error:
+        run_log.warning("no report could be written (%s); try again with: %s", error.strerror, report_command(folder))
     except Exception:
-        run_log.exception("no report could be written; try again with: python -m concrete_dropout.report %s", folder)
+        run_log.exception("no report could be written; try again with: %s", report_command(folder))
+
+
+def report_command(folder: Path) -> str:
+    """What to type to have the report of a run built again."""
+    return f"python -m concrete_dropout.report {shlex.quote(shortest(folder))}"
 
 
 def check_parts(cfg: DictConfig, validates: bool) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig
 
 from concrete_dropout.callbacks import AtomicCheckpointIO
 from concrete_dropout.cli.agent_build import AGENT
@@ -18,6 +18,7 @@ from concrete_dropout.cli.checkpoint import CONFIG_KEY, RECIPE_KEY
 from concrete_dropout.cli.checkpoint_files import find_checkpoint, sha256
 from concrete_dropout.cli.networks import build_task, without_downloads
 from concrete_dropout.cli.paths import shortest
+from concrete_dropout.cli.saved_config import of_this_version, saved_config
 from concrete_dropout.cli.trust import NOTHING_ELSE, Trust, trusted_config
 from concrete_dropout.data.recipes import Recipe, read_recipe, recipe_of
 from concrete_dropout.errors import UserError
@@ -65,9 +66,11 @@ def load_saved_model(path: Path, trust: Trust = NOTHING_ELSE) -> SavedModel:
     path = find_checkpoint(path)
     saved = AtomicCheckpointIO().load_checkpoint(path)
     config = trusted_config(_config(path, saved), f"ckpt={shortest(path)}", trust)
-    cfg = OmegaConf.create(config)
-    recipe = read_recipe(saved[RECIPE_KEY]) if RECIPE_KEY in saved else _recipe_of_the_data(path, cfg)
-    with torch.random.fork_rng(devices=[]):  # a new network draws weights
+    cfg = saved_config(path, saved, config)
+    recipe = None if RECIPE_KEY in saved else _recipe_of_the_data(path, cfg)
+    # A new network draws weights.
+    with of_this_version(path, saved), torch.random.fork_rng(devices=[]):
+        recipe = recipe or read_recipe(saved[RECIPE_KEY])
         task = build_task(without_downloads(cfg), recipe)
     try:
         task.load_state_dict(saved["state_dict"])

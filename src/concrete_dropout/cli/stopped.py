@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-import re
 import shlex
 import signal
 from pathlib import Path
 
 from concrete_dropout.cli.jobs import saved_overrides
+from concrete_dropout.cli.overrides import override
 from concrete_dropout.cli.paths import shortest
 from concrete_dropout.cli.trust import OVERRIDES, must_be_repeated
-from concrete_dropout.runfolder import REPORT, RUN, RunFolder
+from concrete_dropout.runfolder import CHECKPOINTS, REPORT, RUN, RunFolder
+
+failed: set[Path] = set()  # folders of runs that failed in this process: a full disk takes no record of that
 
 
 class Stopped(SystemExit):
@@ -33,6 +35,8 @@ class Stopped(SystemExit):
 
 def has_failed(folder: Path, error: BaseException) -> bool:
     """Whether a run had begun when this error ended it; otherwise it was refused."""
+    if folder.absolute() in failed:
+        return True
     record = RunFolder(folder).read_json(RUN) or {}
     return record.get("state") == "failed" and record.get("error") == str(error)
 
@@ -48,14 +52,14 @@ def how_to_continue(folder: Path) -> str:
     if kind == "sweep":
         return "Go on with the sweep by the same command and resume=true"
     if kind == "study":
-        place = shortest(folder.parent)
-        return f"Go on with the study by the same command and hydra.run.dir={place}"
+        place = shlex.quote(override("hydra.run.dir", shortest(folder.parent)))
+        return f"Go on with the study by the same command and {place}"
     record = RunFolder(folder).read_json(RUN) or {}
-    last = (record.get("checkpoints") or {}).get("last")
+    # One that a signal has left in the first epoch is not in the record.
+    last = (record.get("checkpoints") or {}).get("last") or f"{CHECKPOINTS}/last.ckpt"
     lines = [f"It had come to step {record.get('step', 0)}."]
-    if last and (folder / last).is_file():
-        command = " ".join([continue_command(folder / last), *map(shlex.quote, _to_repeat(folder))])
-        lines += ["Continue from its last checkpoint, in its folder, with", f"  {command}"]
+    if (folder / last).is_file():
+        lines += ["Continue from its last checkpoint, in its folder, with", f"  {_whole_command(folder / last)}"]
     else:
         lines += ["There was no checkpoint yet: start again."]
     if (folder / REPORT).is_file():
@@ -63,14 +67,20 @@ def how_to_continue(folder: Path) -> str:
     return "\n".join(lines)
 
 
-def _to_repeat(folder: Path) -> list[str]:
-    """Settings of a run that its folder alone does not stand for."""
-    saved = folder / OVERRIDES
-    return [entry for entry in saved_overrides(saved) if must_be_repeated(entry)] if saved.is_file() else []
+def way_on(folder: Path) -> str:
+    """Behind the error that ended a run: how it goes on once that is mended; nothing where it has no checkpoint."""
+    last = folder / CHECKPOINTS / "last.ckpt"
+    alone = not of_several(folder) and last.is_file()
+    return f"\nOnce that is mended, go on with\n  {_whole_command(last)}" if alone else ""
+
+
+def _whole_command(checkpoint: Path) -> str:
+    """The command that goes on, with settings of the run that its folder alone does not stand for."""
+    saved = checkpoint.parent.parent / OVERRIDES
+    before = saved_overrides(saved) if saved.is_file() else []
+    return " ".join([continue_command(checkpoint), *(shlex.quote(e) for e in before if must_be_repeated(e))])
 
 
 def continue_command(checkpoint: Path) -> str:
     """What to type to go on from a checkpoint: quoted for Hydra and for the shell where that is needed."""
-    path = shortest(checkpoint)
-    plain = re.fullmatch(r"[\w./-]+", path) is not None
-    return f"python train.py ckpt_path={path}" if plain else f"python train.py {shlex.quote(f'ckpt_path={path!r}')}"
+    return f"python train.py {shlex.quote(override('ckpt_path', shortest(checkpoint)))}"

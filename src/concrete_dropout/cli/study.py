@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import shlex
 import sys
 from collections.abc import Callable, Mapping
 from datetime import datetime, timezone
@@ -14,13 +15,14 @@ from omegaconf import DictConfig, OmegaConf
 from concrete_dropout.cli.build import LAST
 from concrete_dropout.cli.facts import run_facts
 from concrete_dropout.cli.leftovers import discard
+from concrete_dropout.cli.overrides import override
 from concrete_dropout.cli.paths import shortest
 from concrete_dropout.cli.run_log import logging_to
 from concrete_dropout.cli.study_check import check_finished
 from concrete_dropout.cli.study_command import as_own_command, processes_as_before
 from concrete_dropout.cli.study_plan import Planned, kind_of, planned, point
 from concrete_dropout.cli.study_summary import print_study_summary
-from concrete_dropout.errors import UserError
+from concrete_dropout.errors import UserError, as_user_error
 from concrete_dropout.report.study import build_study_report
 from concrete_dropout.runfolder import CHECKPOINTS, RUN, STUDY, RunFolder
 
@@ -79,7 +81,7 @@ def run_study(cfg: DictConfig, folder: Path, run: Runner) -> None:
             _one_run(cfg, item, folder, run)
             entry["state"] = FINISHED
         except Exception as error:
-            entry |= {"state": "failed", "error": str(error) or type(error).__name__}
+            entry |= {"state": "failed", "error": str(as_user_error(error) or error) or type(error).__name__}
             _tell(item, error, folder)
         except BaseException:  # Ctrl-C or SIGTERM, which end the whole study
             entry["state"] = record["state"] = "interrupted"
@@ -91,9 +93,10 @@ def run_study(cfg: DictConfig, folder: Path, run: Runner) -> None:
     _save(files, record)
     print_study_summary(folder)
     if failed:
+        again = shlex.quote(override("hydra.run.dir", shortest(folder)))
         raise RunsFailed(
             f"\nError: {len(failed)} of {len(runs)} runs failed ({'; '.join(failed)}). The report has their messages, "
-            f"and run.log in their folders. Go on with the same command and hydra.run.dir={shortest(folder)}"
+            f"and run.log in their folders. Go on with the same command and {again}"
         )
 
 
@@ -152,8 +155,9 @@ def _changes(cfg: DictConfig, item: Planned, folder: Path) -> dict[str, Any]:
 
 def _tell(item: Planned, error: Exception, folder: Path) -> None:
     """A mistake of the user in one line; the traceback of anything else also in the run's own log."""
-    if isinstance(error, UserError):
-        print(f"\n{item.label} failed: {error}", file=sys.stderr)
+    told = as_user_error(error, folder / item.folder)
+    if told is not None:
+        print(f"\n{item.label} failed: {told}", file=sys.stderr)
         return
     with logging_to(folder / item.folder):
         _log.error("%s failed; the other runs go on", item.label, exc_info=error)
@@ -163,6 +167,8 @@ def _save(files: RunFolder, record: Mapping[str, Any]) -> None:
     files.write_json(STUDY, record)
     try:
         build_study_report(files.path)
+    except OSError as error:
+        _log.warning("the study's report could not be written: %s", error.strerror)
     except Exception:
         _log.exception("the study's report could not be written")
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import os
-import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -16,9 +15,9 @@ from hydra.core.hydra_config import HydraConfig
 from omegaconf import OmegaConf, open_dict
 
 from concrete_dropout.cli.entry import CONTINUES
+from concrete_dropout.cli.overrides import override
 
 NOT_OF_A_RUN = ("hydra.run.", "hydra.sweep", "hydra.mode", "hydra.job.", "hydra.output_subdir")
-NO_TEXT = ("null", "true", "false", "nan", "inf")  # what Hydra takes for something else
 
 
 @contextmanager
@@ -82,28 +81,3 @@ def own_overrides(overrides: Sequence[str], values: Mapping[str, Any]) -> list[s
     pairs = zip(keys, overrides, strict=True)
     kept = [entry for key, entry in pairs if key not in values and key.partition(".")[0] != "study"]
     return [*kept, "study=null", *(override(key, value) for key, value in values.items())]
-
-
-def override(key: str, value: Any) -> str:
-    """A setting in Hydra's own grammar.
-
-    >>> override("model.hidden", [64, 64]), override("data.path", "my file.csv"), override("optim.p_lr", None)
-    ('model.hidden=[64,64]', "data.path='my file.csv'", 'optim.p_lr=null')
-    """
-    return f"{key}={_value(value)}"
-
-
-def _value(value: Any) -> str:
-    if isinstance(value, Mapping):
-        return "{" + ",".join(f"{_value(str(key))}:{_value(entry)}" for key, entry in value.items()) + "}"
-    if isinstance(value, (list, tuple)):
-        return "[" + ",".join(map(_value, value)) + "]"
-    if isinstance(value, bool) or value is None:
-        return {True: "true", False: "false", None: "null"}[value]
-    if not isinstance(value, str):
-        return repr(value)
-    if re.fullmatch(r"[A-Za-z_/][\w./-]*", value) and value.lower() not in NO_TEXT:
-        return value
-    # Backslashes count as such only in front of a quote, and at the end.
-    quoted = re.sub(r"(\\*)('|\Z)", lambda match: 2 * match[1] + ("\\'" if match[2] else ""), value)
-    return f"'{quoted}'"

@@ -15,11 +15,11 @@ from omegaconf import DictConfig, OmegaConf, open_dict
 
 from concrete_dropout.cli.build import LAST
 from concrete_dropout.cli.jobs import FINISHED, SWEEP, texts
+from concrete_dropout.cli.overrides import override
 from concrete_dropout.cli.requeue import ask_for_requeue, was_requeued
 from concrete_dropout.cli.run_log import FILE_ONLY, logging_to
 from concrete_dropout.cli.stopped import Stopped
 from concrete_dropout.cli.study_check import check_finished
-from concrete_dropout.cli.study_command import override
 from concrete_dropout.errors import RunFailedError, UserError
 from concrete_dropout.runfolder import CHECKPOINTS, RUN, SUMMARY, RunFolder
 

@@ -12,7 +12,7 @@ import numpy as np
 from PIL import Image, ImageOps
 
 from concrete_dropout.data.labelled_images import Bytes, Integers, planes_of
-from concrete_dropout.data.picture_file import plain
+from concrete_dropout.data.picture_file import plain, refuse_large
 from concrete_dropout.errors import UserError
 
 Colour = tuple[int, int, int]
@@ -102,6 +102,7 @@ def read_planes(pair: Pair, labels: Labels, scale: float = 1.0) -> Bytes:
 def read_image(path: Path) -> Bytes:
     """(H, W, 3): 8 bits of red, green and blue, whatever the file has; upright."""
     with _named(path), Image.open(path) as file:
+        refuse_large(file)
         return np.asarray(plain(ImageOps.exif_transpose(file), channels=3))
 
 
@@ -138,6 +139,7 @@ def read_values(path: Path, by_colour: bool = False) -> Integers:
     the numbers, unless ``by_colour`` is set.
     """
     with _named(path), Image.open(path) as file:
+        refuse_large(file)
         if file.mode == "F":
             raise ValueError("labels must be whole numbers")
         if file.mode in ("1", "L") or file.mode.startswith("I"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sized
 from typing import Any, TypeVar, cast
@@ -15,7 +16,9 @@ from concrete_dropout.data.batches import Batch, JoinedPasses, NoRows, OwnShare,
 from concrete_dropout.data.checks import whole_number
 from concrete_dropout.data.order import ResumableOrder
 
+log = logging.getLogger(__name__)
 Loader = DataLoader[Batch]
+_SEVERAL_TIMES = "data.batch_size=%d is more than the %d training items: a batch has some of them several times"
 Entry = TypeVar("Entry")
 
 
@@ -65,6 +68,8 @@ class BatchedData(ExperimentData, ABC):
     def train_dataloader(self) -> Loader:
         """Full batches of shuffled items."""
         processes, rank = _processes()
+        if self.batch_size > self.num_items:
+            log.info(_SEVERAL_TIMES, self.batch_size, self.num_items)
         sampler = self.sampler(self._steps(processes) * self.batch_size * processes)
         start, batches = self._interrupted
         self._interrupted = None, 0

@@ -17,6 +17,7 @@ from concrete_dropout.errors import UserError
 Channels = Literal[1, 3]
 SUFFIXES = (".bmp", ".gif", ".jpeg", ".jpg", ".pbm", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp")
 MAX_16_BIT = 65535
+LARGEST = 80_000_000  # pixels: more take seconds and gigabytes; Pillow itself warns of files beyond 89 million
 
 
 class UnreadablePictureError(UserError):
@@ -46,6 +47,7 @@ def read_picture(path: Path, size: tuple[int, int], channels: Channels) -> npt.N
     """
     height, width = size
     with _named(path), Image.open(path) as file:
+        refuse_large(file)
         _refuse_films(file)
         # A large JPEG is decoded at a fraction of its size, still twice the one we want; a rotated one may lie.
         file.draft(_mode(channels), (2 * max(size), 2 * max(size)))
@@ -57,7 +59,22 @@ def read_picture(path: Path, size: tuple[int, int], channels: Channels) -> npt.N
 def check_picture(path: Path) -> None:
     """Refuse a file whose beginning is not that of a picture; the rest is not read."""
     with _named(path), Image.open(path) as file:
+        refuse_large(file)
         _refuse_films(file)
+
+
+def refuse_large(file: Image.Image) -> None:
+    """Refuse a picture by the size that its beginning names, before its pixels are read.
+
+    Raises:
+        ValueError: it has more than LARGEST pixels.
+    """
+    width, height = file.size
+    if width * height > LARGEST:
+        raise ValueError(
+            f"it has {width} x {height} pixels, {round(width * height / 1e6)} million, and {round(LARGEST / 1e6)} are "
+            "the most; make it smaller, or cut it into parts"
+        )
 
 
 def plain(image: Image.Image, channels: Channels) -> Image.Image:

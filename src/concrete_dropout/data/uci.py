@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +15,8 @@ from concrete_dropout.data.splits import carve
 from concrete_dropout.data.uci_download import BASE_URL, fetch_set
 from concrete_dropout.data.uci_sets import BY_NAME, SETS
 from concrete_dropout.errors import UserError
+
+log = logging.getLogger(__name__)
 
 
 class UCIData(RegressionData):
@@ -82,6 +85,11 @@ class UCIData(RegressionData):
         train_table = table(train[kept])
         assert train_table is not None  # an index file is never empty, and carve keeps a row
         names = _column_names(self.name, len(features), len(targets))
+        constant = np.flatnonzero(np.ptp(train_table.x, axis=0) == 0)
+        if len(constant):  # as two columns of the published naval set are: nothing to be warned about
+            log.info(
+                "constant in the training part, kept as columns of zeros: %s", ", ".join(names[0][c] for c in constant)
+            )
         return Tables(train_table, table(train[val]), table(test), *names)
 
 

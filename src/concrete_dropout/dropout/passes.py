@@ -51,7 +51,8 @@ def stochastic_passes(
         mask: "concrete" or "bernoulli".
         frozen_masks: one mask per sample for all rows.
         batch_rows: rows per pass; as many as ``memory_budget`` allows by default.
-        batch_samples: samples per pass at the most; chosen by the size of the network by default.
+        batch_samples: samples per pass at the most, as far as ``memory_budget`` allows; chosen by the size of the
+            network by default.
         memory_budget: bytes of activations that a pass may take.
 
     Yields:
@@ -119,7 +120,7 @@ class _SamplesOfRows:
             yield first
             best = self._best_width(_bytes(first), memory_budget) if samples > FEW_SAMPLES else 1
             del first
-            start, width = 1, min(batch_samples or best, samples - 1)
+            start, width = 1, min(batch_samples or best, samples - 1, self._most(memory_budget))
             if self._settled and width > 1 and self._takes_several.get(self._model) != self._dropouts:
                 self._start_watching()
             while start < samples and width > 1:
@@ -142,6 +143,10 @@ class _SamplesOfRows:
         kept = min(OUTPUTS_SIDE_BY_SIDE * output_bytes, memory_budget) // BYTES_PER_BATCHED_ELEMENT
         by_input = min(BATCHED_ELEMENTS, max(FREE_ELEMENTS, kept)) // widest
         return max(1, min(by_input, BATCHED_MASKS // max(1, self._sampler.largest_mask)))
+
+    def _most(self, memory_budget: int) -> int:
+        """How many samples to a pass the budget allows, whatever was asked for."""
+        return max(1, memory_budget // (BYTES_PER_BATCHED_ELEMENT * max(1, self._sampler.largest_input)))
 
     def _start_watching(self) -> None:
         self._settled = False

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from concrete_dropout.prediction.sources import Source
+from concrete_dropout.runfolder import naming
 
 NAME = "finished.jsonl"
 
@@ -42,9 +43,10 @@ class Journal:
     def add(self, source: Source, values: Mapping[str, Any], files: Sequence[str] = ()) -> None:
         """Note that a file is finished; on disk when this returns."""
         line = {"name": source.name, "id": self._identity(source), "files": list(files), "values": dict(values)}
-        self.folder.mkdir(parents=True, exist_ok=True)
-        with self._path.open("a", encoding="utf-8") as file:
-            file.write(json.dumps(line, ensure_ascii=False) + "\n")
+        with naming(self._path):
+            self.folder.mkdir(parents=True, exist_ok=True)
+            with self._path.open("a", encoding="utf-8") as file:
+                file.write(json.dumps(line, ensure_ascii=False) + "\n")
         self._lines[source.name] = line
 
     def _identity(self, source: Source) -> list[Any]:

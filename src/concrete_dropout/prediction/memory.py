@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import weakref
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -13,9 +11,7 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-SHARE = 0.7  # of what is free: others need some too
-FALLBACK = 4 << 30
-CGROUP = Path("/sys/fs/cgroup")
+from concrete_dropout.memory import SHARE, free_main_memory
 
 
 class _LiveBytes(TorchDispatchMode):
@@ -61,22 +57,4 @@ def free_bytes(device: torch.device) -> int:
     """What may be used of the memory that is free now."""
     if device.type == "cuda":
         return int(SHARE * torch.cuda.mem_get_info(device)[0])
-    return int(SHARE * min(_free_of_the_machine(), _free_of_the_container()))
-
-
-def _free_of_the_machine() -> int:
-    try:
-        for line in Path("/proc/meminfo").read_text().splitlines():
-            if line.startswith("MemAvailable:"):
-                return 1024 * int(line.split()[1])
-        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2
-    except (OSError, ValueError, AttributeError):
-        return FALLBACK
-
-
-def _free_of_the_container() -> int:
-    try:
-        limit, used = ((CGROUP / name).read_text().strip() for name in ("memory.max", "memory.current"))
-        return 1 << 62 if limit == "max" else max(0, int(limit) - int(used))
-    except (OSError, ValueError):
-        return 1 << 62
+    return free_main_memory()

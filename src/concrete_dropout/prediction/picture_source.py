@@ -10,9 +10,9 @@ from typing import Any
 from PIL import Image, UnidentifiedImageError
 
 from concrete_dropout.data.labelled_images import Bytes
+from concrete_dropout.data.picture_file import LARGEST
 from concrete_dropout.errors import UserError
 
-LARGEST = 80_000_000  # pixels; Pillow itself warns of files beyond 89 million
 # Cameras write a small copy for their own display, or a depth map, into the same file: its first picture is the one.
 WITH_COMPANIONS = {"MPO"}
 

@@ -14,6 +14,7 @@ from concrete_dropout.data.labelled_images import Bytes
 from concrete_dropout.data.recipes import SceneRecipe
 from concrete_dropout.dropout.sampling import active_dropouts
 from concrete_dropout.errors import UserError
+from concrete_dropout.memory import GB, is_out_of_memory
 from concrete_dropout.plots.pictures import uncertainty_scales
 from concrete_dropout.prediction.maps import class_file, class_overlay, most_probable, npy, resized, uncertainty_overlay
 from concrete_dropout.prediction.memory import free_bytes, peak_bytes
@@ -23,9 +24,6 @@ from concrete_dropout.prediction.settings import Settings
 from concrete_dropout.prediction.sources import Source
 from concrete_dropout.runfolder import RunFolder
 from concrete_dropout.tasks import SegmentationTask
-
-OUT_OF_MEMORY = ("out of memory", "can't allocate memory", "not enough memory")
-GB = 1e9
 
 
 @dataclass(frozen=True)
@@ -124,7 +122,7 @@ class ScenePredictor(OneByOne):
 
     def _refusal(self, source: Source, pixels: Bytes, error: BaseException) -> UserError:
         height, width = pixels.shape[1:]
-        if isinstance(error, MemoryError) or any(text in str(error) for text in OUT_OF_MEMORY):
+        if is_out_of_memory(error):
             way_out = f"Set max_size={max(height, width) * 2 // 3}, which has it predicted at a lower resolution."
             return UserError(f"{source.path}: there is not enough memory for {width} x {height} pixels. {way_out}")
         reason = " ".join(str(error).split())[:200]

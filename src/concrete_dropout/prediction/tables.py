@@ -16,6 +16,7 @@ from concrete_dropout.data.encoding import CategoryColumn, describe_counts, is_m
 from concrete_dropout.data.recipes import TableRecipe
 from concrete_dropout.data.text_table import TextTable, read_text_table
 from concrete_dropout.errors import UserError
+from concrete_dropout.memory import GB, free_main_memory
 from concrete_dropout.prediction.intervals import mixture_interval
 from concrete_dropout.prediction.outcome import OneByOne, Outcome
 from concrete_dropout.prediction.settings import Settings
@@ -25,6 +26,7 @@ from concrete_dropout.tasks import RegressionTask
 
 NEW_COLUMNS = ("mean", "epistemic_std", "aleatoric_std", "predictive_std", "lower", "upper")
 CHUNK_ELEMENTS = 1 << 22  # samples * rows * outputs that are looked at together
+BYTES_PER_ELEMENT = 64  # means and variances in float64, and what quantiles make of them
 Floats = npt.NDArray[np.float64]
 
 
@@ -48,6 +50,15 @@ class TablePredictor(OneByOne):
     settings: Settings
     output: RunFolder
     names: dict[str, str]
+
+    def __post_init__(self) -> None:
+        """Refuse more samples than can be held: an interval takes all those of a row side by side."""
+        need, there = self.settings.samples * len(self.recipe.targets) * BYTES_PER_ELEMENT, free_main_memory()
+        if need > there:
+            raise UserError(
+                f"mc_samples={self.settings.samples}: the interval of a single row would take about {need / GB:.1f} GB "
+                f"of memory; {there / GB:.1f} may be used. Take fewer, 1000 are plenty."
+            )
 
     def one(self, source: Source) -> Outcome:
         """The rows of a file, with the masks of their places."""

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from concrete_dropout.errors import UserError
+from concrete_dropout.errors import UserError, as_user_error
 from concrete_dropout.report.run import build_run_report
 
 
@@ -30,7 +30,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             print(build_run_report(folder))
         except (UserError, OSError) as error:
             # A folder that cannot be written to is the user's to mend as well.
-            print(f"error: {error}", file=sys.stderr)
+            print(f"\nError: {as_user_error(error) or error}", file=sys.stderr)
             code = 2
     return code
 
