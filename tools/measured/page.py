@@ -54,22 +54,22 @@ def made(root: Path) -> dict[Path, str]:
     """File -> its text: the page, figures, and the README where it has a place for the table."""
     published = read_published(root / RESULTS)
     parts = [(experiment, _part(experiment, root, published)) for experiment in EXPERIMENTS]
-    lines = [INTRO, "## In short", "", *short(parts, "")]
+    lines = [INTRO, "## In short", "", *short(parts, links=True)]
     for experiment, part in parts:
         lines += [f"## {experiment.title}", "", *part.lines]
     files = {root / PAGE: "\n".join(lines).rstrip("\n") + "\n"}
     files |= {root / RESULTS / name: svg for _, part in parts for name, svg in part.figures.items()}
     readme = root / README
     if readme.is_file() and BEGIN in (text := readme.read_text(encoding="utf-8")):
-        inside = "\n".join([BEGIN, *short(parts, PAGE.as_posix()), END])
+        inside = "\n".join([BEGIN, *short(parts, links=False), END])
         files[readme] = re.sub(f"{BEGIN}.*?{END}", lambda _: inside, text, count=1, flags=re.DOTALL)
     return files
 
 
-def short(parts: list[tuple[Experiment, Part]], page: str) -> list[str]:
-    """The short version: a line for each experiment, which leads to its section."""
-    rows = [[f"[{experiment.title}]({page}#{_anchor(experiment.title)})", *part.short] for experiment, part in parts]
-    return table(SHORT, rows)
+def short(parts: list[tuple[Experiment, Part]], links: bool) -> list[str]:
+    """The short version: a line for each experiment, which on the page leads to its section."""
+    names = {e.name: f"[{e.title}](#{_anchor(e.title)})" if links else e.title for e, _ in parts}
+    return table(SHORT, [[names[experiment.name], *part.short] for experiment, part in parts])
 
 
 def _part(experiment: Experiment, root: Path, published: Published) -> Part:

@@ -47,7 +47,7 @@ def foot(rows: list[Row]) -> list[str]:
     kinds = {row["dropout"] for row in rows if row["state"] == FINISHED}
     missing = [words for kind, words in KIND_WORDS.items() if kind not in kinds]
     stopped = {(row["started"], row["command"]) for row in rows if row["state"] != FINISHED}
-    notes = [f"{NOT_RUN.capitalize()}: {', '.join(missing)}.", ""] if missing else []
+    notes = [f"No finished run yet of: {', '.join(missing)}.", ""] if missing else []
     notes += [f"Not finished, and left out of means: {count(len(stopped), 'run')} of the file.", ""] if stopped else []
     return [*notes, *provenance(rows)]
 

@@ -62,7 +62,7 @@ def _short(experiment: Experiment, found: list[Group], published: Published) -> 
         what, metric = f"learned p by depth, fewest to most {title(axis)}", ""
         learned = [group for group in numeric if group.kind == "concrete"]
         texts = [learned_words(group) for end in ends for group in learned if _x(group, axis) == end]
-        cells = (" → ".join(dict.fromkeys([texts[0], texts[-1]])) if texts else MISSING, MISSING, MISSING)
+        cells = (" → ".join([*texts[:1], *texts[1:][-1:]]) or MISSING, MISSING, MISSING)
     number = published.find(experiment.name, metric)
     paper = number.text if number is not None else MISSING
     if not found:

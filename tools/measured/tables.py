@@ -32,6 +32,7 @@ TITLES = {
     "calibration_rmse": "calibration RMSE",
     "ece": "ECE",
     "elbo": "ELBO",
+    "brier": "Brier score",
 }
 MAX_LAYERS = 6  # with a p of their own in a table
 
@@ -115,7 +116,11 @@ def converged_words(rows: Iterable[Row]) -> str:
 
 def score_words(summary: Summary | None, decimals: int = 2) -> str:
     """Mean ± standard error."""
-    return plus_minus(summary.mean, summary.se, decimals) if summary is not None else MISSING
+    if summary is None:
+        return MISSING
+    # Equal values differ by their rounding, which is no error.
+    rounding = summary.se is not None and summary.se < 1e-9 * abs(summary.mean)
+    return plus_minus(summary.mean, 0.0 if rounding else summary.se, decimals)
 
 
 def title(column: str) -> str:
