@@ -17,7 +17,7 @@ from tools.measured.experiments import EXPERIMENTS, experiment_of
 from tools.measured.store import read_rows, write_rows
 
 from concrete_dropout.errors import UserError
-from concrete_dropout.runfolder import RUN, RunFolder
+from concrete_dropout.runfolder import RUN, STUDY, RunFolder
 
 ROOT = Path(__file__).parents[2]
 MODULES = [f"tools.measured.{path.stem}" for path in sorted((ROOT / "tools" / "measured").glob("[a-z]*.py"))]
@@ -42,7 +42,7 @@ def results(folders: list[Path], tmp_path_factory: pytest.TempPathFactory) -> Pa
 
 def test_examples_hold() -> None:
     done = [doctest.testmod(importlib.import_module(name)) for name in MODULES]
-    assert sum(one.attempted for one in done) >= 8
+    assert sum(one.attempted for one in done) >= 9
     assert sum(one.failed for one in done) == 0
 
 
@@ -140,6 +140,20 @@ def test_a_newer_run_replaces_an_older_one_of_the_same_setting(tmp_path: Path) -
             add(tmp_path / "results", [folder])
         found = {row["settings"]: row["commit"] for row in rows_of(tmp_path / "results", "mnist")}
         assert found == {"": "bbbbbbb", "trainer.max_epochs=500": "ccccccc"}
+
+
+def test_jobs_of_a_sweep_have_what_it_varied(tmp_path: Path) -> None:
+    jobs = []
+    for number, (kind, p) in enumerate((("fixed", 0.1), ("fixed", 0.5), ("concrete", 0.1))):
+        place = runs.mnist(tmp_path / "sweep" / str(number), kind=kind)
+        runs.configure(place, kind, p)
+        values = {"dropout.kind": kind, "dropout.p": p, "optim.lr": 0.01}
+        jobs.append({"label": f"{number}", "folder": place.name, "values": values, "state": "finished"})
+    command = "python train.py -m experiment=mnist sweep=grid_vs_concrete optim.lr=0.001,0.01 threads=1"
+    RunFolder(tmp_path / "sweep").write_json(STUDY, {"kind": "grid_vs_concrete", "command": command, "runs": jobs})
+    add(tmp_path / "results", [tmp_path / "sweep"])
+    found = [(row["dropout"], row["p"], row["settings"]) for row in rows_of(tmp_path / "results", "mnist")]
+    assert found == [(kind, p, "optim.lr=0.01") for kind, p in (("fixed", "0.1"), ("fixed", "0.5"), ("concrete", ""))]
 
 
 def test_stopped_agents_are_left_out_or_marked(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -136,6 +136,8 @@ def test_cart_pole_tells_when_the_papers_reward_was_reached(page: str) -> None:
     text = section(page, "Cart-pole swing-up, Deep PILCO")
     assert cells(text, "Concrete")[1:7] == ["2", "2", "1 of 2", "2, –", "13.00 ± 4.00", "13.00 ± 4.00"]
     assert cells(text, "none (p = 0)")[3] == "0 of 1"
+    short = cells(section(page, "In short"), "[Cart-pole")
+    assert short[2:6] == ["16.5", "13.00 ± 4.00; 1 of 2", "5.00; 0 of 1", "16.00; 0 of 1"]
     commands = re.findall(r"\| `(python train.py experiment=cartpole_study [^`]+)` \|", text)
     assert commands == [f"python train.py experiment=cartpole_study 'study.grid={{seed:[{seed}]}}'" for seed in (0, 1)]
 

@@ -50,7 +50,8 @@ def agent_part(experiment: Experiment, rows: list[Row], published: Published) ->
     paper = published.find(experiment.name, "reward")
     goal = finite(paper.value) if paper is not None else None
     name = paper.text if paper is not None else "the paper's reward"
-    what, shown = "best reward in the episodes that there were", paper.text if paper is not None else MISSING
+    what = f"reward of the last episode; seeds that reached {name} in any"
+    shown = paper.text if paper is not None else MISSING
     lines = head(experiment, rows) + said(experiment.name, published)
     if not rows:
         return Part([*lines, f"**{NOT_RUN.capitalize()}.**", ""], (what, shown, NOT_RUN, "", "", "", ""))
@@ -68,7 +69,7 @@ def agent_part(experiment: Experiment, rows: list[Row], published: Published) ->
     alts = {"reward": "reward by episode", "p": "p by episode", "ratio": "ratio by episode"}
     for file in figures:
         lines += [f"![{alts[file.rpartition('_')[2].removesuffix('.svg')]}](results/{file})", ""]
-    cells = by_kind(found, lambda group: score_words(summarise(_bests(group))))
+    cells = by_kind(found, lambda group: f"{_last(group)}; {_reached(group, goal)}")
     counts = sorted({len(agents(group.rows)) for group in found})
     seeds = " to ".join(map(str, dict.fromkeys([counts[0], counts[-1]]))) if counts else MISSING
     told = converged_words(row for group in found for row in group.rows)
@@ -90,20 +91,18 @@ def _by_kind(found: list[Group], goal: float | None, name: str) -> list[str]:
     lines = []
     for group in found:
         runs = agents(group.rows)
-        firsts = [run.first_with(goal) for run in runs]
         honest = [run.honest for run in runs]
         lengths = sorted({len(run.rows) for run in runs})
-        reached = sum(first != MISSING for first in firsts)
         lines.append(
             [
                 dropout_words(group.values),
                 code(group.values["settings"]),
                 str(len(runs)),
                 " to ".join(map(str, dict.fromkeys([lengths[0], lengths[-1]]))),
-                f"{reached} of {len(runs)}",
-                ", ".join(firsts),
+                _reached(group, goal),
+                ", ".join(run.first_with(goal) for run in runs),
                 score_words(summarise(_bests(group))),
-                score_words(summarise(run.value("reward") for run in runs)),
+                _last(group),
                 score_words(summarise(run.value("honesty") for run in runs)) if group.kind != "none" else MISSING,
                 f"{sum(a for a, _ in honest)} of {sum(b for _, b in honest)}" if group.kind != "none" else MISSING,
                 _course([run.rows[0] for run in runs], [run.rows[-1] for run in runs]),
@@ -140,6 +139,16 @@ def _by_run(rows: list[Row], goal: float | None, name: str) -> list[str]:
 
 def _bests(group: Group) -> list[float | None]:
     return [run.value("reward", run.best) for run in agents(group.rows)]
+
+
+def _last(group: Group) -> str:
+    return score_words(summarise(run.value("reward") for run in agents(group.rows)))
+
+
+def _reached(group: Group, goal: float | None) -> str:
+    """How many seeds had that reward in any of their episodes."""
+    firsts = [run.first_with(goal) for run in agents(group.rows)]
+    return f"{sum(first != MISSING for first in firsts)} of {len(firsts)}"
 
 
 def _course(firsts: Iterable[Row], lasts: Iterable[Row]) -> str:

@@ -10,7 +10,7 @@ from html import escape
 WIDTH, HEIGHT = 640, 320
 LEFT, RIGHT, TOP, BOTTOM = 60, 170, 30, 45
 COLOURS = ("#3b5bdb", "#e8590c", "#2b8a3e", "#9c36b5", "#0b7285", "#846358")
-TICKS = 5
+TICKS = 5  # at least so many on the y axis
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,8 @@ def chart(title: str, x: str, y: str, lines: Sequence[Line], log_x: bool = False
     points = [point for line in lines for point in line.points]
     across = [_along(value, log_x) for value, _ in points]
     low_x, high_x = min(across), max(across)
-    low_y, high_y = min(0.0, *(value for _, value in points)), max(value for _, value in points)
+    levels = _round_levels(min(0.0, *(value for _, value in points)), max(value for _, value in points))
+    low_y, high_y = levels[0], levels[-1]
 
     def place(value: float, height: float) -> tuple[float, float]:
         share = (_along(value, log_x) - low_x) / ((high_x - low_x) or 1.0)
@@ -43,11 +44,10 @@ def chart(title: str, x: str, y: str, lines: Sequence[Line], log_x: bool = False
         _text((LEFT + WIDTH - RIGHT) / 2, HEIGHT - 8, x),
         f'<text transform="translate(14 {HEIGHT / 2:.0f}) rotate(-90)" text-anchor="middle">{escape(y)}</text>',
     ]
-    for i in range(TICKS):
-        height = low_y + (high_y - low_y) * i / (TICKS - 1)
+    for height in levels:
         level = place(points[0][0], height)[1]
         parts.append(f'<path d="M{LEFT} {level:.1f}H{WIDTH - RIGHT}" stroke="#dee2e6"/>')
-        parts.append(_text(LEFT - 6, level + 4, f"{height:.3g}", "end"))
+        parts.append(_text(LEFT - 6, level + 4, f"{height:g}", "end"))
     for value in _ticks(sorted({value for value, _ in points})):
         parts.append(_text(place(value, low_y)[0], HEIGHT - BOTTOM + 16, f"{value:g}"))
     named = [line for line in lines if line.name]
@@ -64,6 +64,19 @@ def chart(title: str, x: str, y: str, lines: Sequence[Line], log_x: bool = False
 
 def _along(value: float, log_x: bool) -> float:
     return math.log10(value) if log_x else value
+
+
+def _round_levels(low: float, high: float) -> list[float]:
+    """Round numbers from below the lowest value to above the highest.
+
+    >>> _round_levels(0.0, 17.9)[-2:], _round_levels(-0.3, 0.0)[:2]
+    ([16.0, 18.0], [-0.3, -0.25])
+    """
+    span = (high - low) or 1.0
+    size = 10.0 ** math.floor(math.log10(span / TICKS))
+    step = max(size * factor for factor in (1, 2, 5) if size * factor <= span / TICKS * (1 + 1e-9))
+    first, last = math.floor(low / step + 1e-9), math.ceil(high / step - 1e-9)
+    return [round(i * step, 12) for i in range(first, max(last, first + 1) + 1)]
 
 
 def _ticks(values: list[float]) -> list[float]:
