@@ -35,7 +35,8 @@ Rows are taken from run folders by `python tools/results.py add FOLDER`, the pap
 [paper.csv](results/paper.csv) with their places.
 
 Means are over seeds or splits, with their standard errors. Each Concrete result stands beside p = 0 and a fixed p
-where these were run; a p that has not converged is no result, and the tables say where that is so.
+where these were run; a p that has not converged is no result, and the tables say where that is so. A commit with a
+plus sign had changes that were not committed.
 """
 
 
