@@ -8,7 +8,7 @@ LOCKED := --universal --python-version 3.10 --no-annotate --no-header --quiet
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help train dashboard test test-slurm test-ray test-kill test-hardening test-properties test-long lint security types format bench docs lock clean
+.PHONY: help train dashboard test test-slurm test-ray test-kill test-hardening test-properties test-long lint security types format bench docs results lock clean
 
 help: ## List the targets
 	@echo "Usage: make TARGET [ARGS='...'] [PYTHON=python3.12]"
@@ -71,6 +71,9 @@ bench: $(VENV) ## Measure layers, sampling, replicas, segmentation, loading and 
 docs: $(VENV) ## Build the documentation: site/index.html, which works offline
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet $(ARGS)
 	@echo "site/index.html"
+
+results: $(VENV) ## Write docs/results.md from docs/results/*.csv; tools/results.py add RUN puts runs into these
+	$(BIN)/python tools/results.py build
 
 lock: $(VENV) ## Rewrite the locks, keeping its versions; ARGS=--upgrade moves them
 	$(BIN)/uv pip compile pyproject.toml --all-extras $(LOCKED) --output-file requirements.lock $(ARGS)

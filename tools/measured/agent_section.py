@@ -1,0 +1,192 @@
+"""The section on the cart-pole: reward by episode, when the paper's was reached, p and uncertainty as data come in."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from concrete_dropout.report.record import finite
+from concrete_dropout.report.statistics import summarise
+from concrete_dropout.report.text import MISSING, number, plus_minus, probability
+
+from .collect import FINISHED, Row
+from .experiments import EPISODE, Experiment
+from .figures import Line, chart
+from .parts import NOT_RUN, Part, by_kind, foot, head, said
+from .published import Published
+from .store import KINDS, in_order
+from .tables import Group, code, converged_words, dropout_words, groups, layers_of, score_words, table
+
+
+@dataclass(frozen=True)
+class AgentRun:
+    """The episodes of one agent, in order; there is at least one."""
+
+    rows: tuple[Row, ...]
+
+    def value(self, column: str, row: Row | None = None) -> float | None:
+        """Of an episode, by default the last."""
+        return finite((row or self.rows[-1])[column])
+
+    @property
+    def best(self) -> Row:
+        """The episode with the highest reward."""
+        return max(self.rows, key=lambda row: finite(row["reward"]) or float("-inf"))
+
+    def first_with(self, goal: float | None) -> str:
+        """The first episode with that reward."""
+        reached = (row[EPISODE] for row in self.rows if goal is not None and (finite(row["reward"]) or 0.0) >= goal)
+        return next(reached, MISSING)
+
+    @property
+    def honest(self) -> tuple[int, int]:
+        """In how many episodes the uncertainty is within a factor of two of the error, and of how many."""
+        ratios = [ratio for row in self.rows if (ratio := finite(row["honesty"])) is not None]
+        return sum(0.5 <= ratio <= 2 for ratio in ratios), len(ratios)
+
+
+def agent_part(experiment: Experiment, rows: list[Row], published: Published) -> Part:
+    """The section."""
+    paper = published.find(experiment.name, "reward")
+    goal = finite(paper.value) if paper is not None else None
+    name = paper.text if paper is not None else "the paper's reward"
+    what = f"reward of the last episode; seeds that reached {name} in any"
+    shown = paper.text if paper is not None else MISSING
+    lines = head(experiment, rows) + said(experiment.name, published)
+    if not rows:
+        return Part([*lines, f"**{NOT_RUN.capitalize()}.**", ""], (what, shown, NOT_RUN, "", "", "", ""))
+    lines += [
+        "The reward of an episode is a mean over starts in the true world. The best one of a run is the largest of "
+        "its episodes, chosen by that same reward. The ratio is epistemic uncertainty to error on held-out episodes, "
+        "a geometric mean over the state's components, one step ahead; without dropout there is no such uncertainty. "
+        "p is judged by the last fit alone.",
+        "",
+    ]
+    found = groups(experiment, rows)
+    lines += _by_kind(found, goal, name)
+    lines += ["Single runs:", "", *_by_run(rows, goal, name)]
+    figures = _figures(experiment, found)
+    alts = {"reward": "reward by episode", "p": "p by episode", "ratio": "ratio by episode"}
+    for file in figures:
+        lines += [f"![{alts[file.rpartition('_')[2].removesuffix('.svg')]}](results/{file})", ""]
+    cells = by_kind(found, lambda group: f"{_last(group)}; {_reached(group, goal)}")
+    counts = sorted({len(agents(group.rows)) for group in found})
+    seeds = " to ".join(map(str, dict.fromkeys([counts[0], counts[-1]]))) if counts else MISSING
+    told = converged_words(row for group in found for row in group.rows)
+    return Part([*lines, *foot(rows)], (what, shown, *cells, seeds, told), figures)
+
+
+def agents(rows: Iterable[Row]) -> list[AgentRun]:
+    """Rows by run, in the order of seeds; episodes in order."""
+    found: dict[tuple[str, ...], list[Row]] = {}
+    for row in rows:
+        found.setdefault(tuple(row[key] for key in ("settings", "dropout", "p", "seed", "started")), []).append(row)
+    keys = sorted(found, key=lambda key: [in_order(key[0]), in_order(key[1], "dropout"), *map(in_order, key[2:])])
+    return [AgentRun(tuple(sorted(found[key], key=lambda row: in_order(row[EPISODE])))) for key in keys]
+
+
+def _by_kind(found: list[Group], goal: float | None, name: str) -> list[str]:
+    header = ["dropout", "settings", "seeds", "episodes", f"reached {name}", "first episode with it", "best reward"]
+    header += ["last reward", "last ratio", "within a factor of two", "p, first → last episode", "p converged"]
+    lines = []
+    for group in found:
+        runs = agents(group.rows)
+        honest = [run.honest for run in runs]
+        lengths = sorted({len(run.rows) for run in runs})
+        lines.append(
+            [
+                dropout_words(group.values),
+                code(group.values["settings"]),
+                str(len(runs)),
+                " to ".join(map(str, dict.fromkeys([lengths[0], lengths[-1]]))),
+                _reached(group, goal),
+                ", ".join(run.first_with(goal) for run in runs),
+                score_words(summarise(_bests(group))),
+                _last(group),
+                score_words(summarise(run.value("honesty") for run in runs)) if group.kind != "none" else MISSING,
+                f"{sum(a for a, _ in honest)} of {sum(b for _, b in honest)}" if group.kind != "none" else MISSING,
+                _course([run.rows[0] for run in runs], [run.rows[-1] for run in runs]),
+                converged_words(group.rows),
+            ]
+        )
+    return table(header, lines)
+
+
+def _by_run(rows: list[Row], goal: float | None, name: str) -> list[str]:
+    header = ["dropout", "settings", "seed", "episodes", f"first with {name}", "best (episode)"]
+    header += ["last (± std over starts)", "starts"]
+    header += ["last ratio", "p, first → last episode", "state"]
+    lines = []
+    for run in agents(rows):
+        last = run.rows[-1]
+        lines.append(
+            [
+                dropout_words(last),
+                code(last["settings"]),
+                last["seed"],
+                str(len(run.rows)),
+                run.first_with(goal),
+                f"{plus_minus(run.value('reward', run.best))} ({run.best[EPISODE]})",
+                plus_minus(run.value("reward"), run.value("reward_std")),
+                last["starts"],
+                number(run.value("honesty"), 2) if last["dropout"] != "none" else MISSING,
+                _course(run.rows[:1], run.rows[-1:]),
+                "" if last["state"] == FINISHED else f"{last['state']}, not in the means",
+            ]
+        )
+    return table(header, lines)
+
+
+def _bests(group: Group) -> list[float | None]:
+    return [run.value("reward", run.best) for run in agents(group.rows)]
+
+
+def _last(group: Group) -> str:
+    return score_words(summarise(run.value("reward") for run in agents(group.rows)))
+
+
+def _reached(group: Group, goal: float | None) -> str:
+    """How many seeds had that reward in any of their episodes."""
+    firsts = [run.first_with(goal) for run in agents(group.rows)]
+    return f"{sum(first != MISSING for first in firsts)} of {len(firsts)}"
+
+
+def _course(firsts: Iterable[Row], lasts: Iterable[Row]) -> str:
+    """Mean p over layers and runs in the first episode, and in the last."""
+    means = [summarise(p for row in rows for p in layers_of(row).values()) for rows in (firsts, lasts)]
+    return " → ".join(probability(mean.mean) for mean in means if mean is not None) or MISSING
+
+
+def _figures(experiment: Experiment, found: list[Group]) -> dict[str, str]:
+    """Thin lines are single runs, thick ones their means."""
+
+    def lines(groups: list[Group], read: Callable[[Row], float | None], name: Callable[[Group], str]) -> list[Line]:
+        made = []
+        for group in groups:
+            colour = KINDS.index(group.kind) if group.kind in KINDS else len(KINDS)
+            by_episode: dict[float, list[float]] = {}
+            for run in agents(group.rows):
+                points = [(float(row[EPISODE]), value) for row in run.rows if (value := read(row)) is not None]
+                for episode, value in points:
+                    by_episode.setdefault(episode, []).append(value)
+                made += [Line("", tuple(points), colour, thin=True)] if points else []
+            means = [(episode, sum(values) / len(values)) for episode, values in sorted(by_episode.items())]
+            made += [Line(name(group), tuple(means), colour)] if means else []
+        return made
+
+    def words(group: Group) -> str:
+        return dropout_words(group.values)
+
+    made = {}
+    rewards = lines(found, lambda row: finite(row["reward"]), words)
+    if rewards:
+        made[f"{experiment.name}_reward.svg"] = chart("Reward in the true world", EPISODE, "reward", rewards)
+    with_p = [group for group in found if group.kind == "concrete"]
+    learned = lines(with_p, lambda row: p.mean if (p := summarise(layers_of(row).values())) else None, words)
+    if learned:
+        made[f"{experiment.name}_p.svg"] = chart("Learned p, mean over layers", EPISODE, "p", learned)
+    uncertain = [group for group in found if group.kind != "none"]
+    ratios = lines(uncertain, lambda row: finite(row["honesty"]), words)
+    if ratios:
+        made[f"{experiment.name}_ratio.svg"] = chart("Epistemic uncertainty / error", EPISODE, "ratio", ratios)
+    return made

@@ -1,0 +1,189 @@
+"""Finished runs as rows: settings, scores, learned p, whether it converged, and where the numbers come from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+
+from concrete_dropout.report.control_record import component, episodes, reward, rival
+from concrete_dropout.report.layers import layers_of
+from concrete_dropout.report.record import Record, finite, mapping
+from concrete_dropout.report.replica_record import Replica
+from concrete_dropout.report.text import plain
+
+from .commands import changes, portable
+from .experiments import COMPONENTS, EXPERIMENTS, Experiment, experiment_of
+from .folders import Run, runs_in
+
+Row = dict[str, str]
+FINISHED = "finished"
+DIGITS = 7
+
+
+@dataclass(frozen=True)
+class Rows:
+    """What one run says: an experiment's rows, or a note on why there are none."""
+
+    experiment: Experiment | None
+    rows: tuple[Row, ...] = ()
+    note: str = ""
+
+
+def collect(path: Path, unfinished: bool = False) -> list[Rows]:
+    """Rows of every run in a folder.
+
+    Args:
+        path: of a run, a study or a sweep.
+        unfinished: take the episodes of agents that were stopped early too, whose rows say so. Other runs are scored
+            on test data when they have come to their end, and have nothing to show before.
+    """
+    return [_of_run(run, unfinished) for run in runs_in(path)]
+
+
+def _of_run(run: Run, unfinished: bool) -> Rows:
+    if run.record is None:
+        return Rows(None, note=f"{run.label}: left out, it has not begun")
+    name = str(run.record.run.get("experiment") or "")
+    experiment = experiment_of(name)
+    if experiment is None:
+        known = ", ".join(run for entry in EXPERIMENTS for run in entry.runs)
+        return Rows(None, note=f"{run.label}: left out, {name or 'its experiment'} is none of the paper's ({known})")
+    if run.state != FINISHED and not (unfinished and experiment.is_agent):
+        way = "; --unfinished takes its episodes" if experiment.is_agent else ""
+        return Rows(experiment, note=f"{run.label}: left out, it is {run.state or 'not recorded as finished'}{way}")
+    rows = tuple(_rows(run, run.record, experiment))
+    return Rows(experiment, rows, "" if rows else f"{run.label}: left out, it has no scores on test data")
+
+
+def _rows(run: Run, record: Record, experiment: Experiment) -> Iterable[Row]:
+    if experiment.is_agent:
+        found = [_episode(run, record, entry) for entry in episodes(record)]
+        for own in found[-1:]:
+            own["converged"] = _text(_converged(record))
+    elif run.replicas is not None:
+        found = [own for replica in run.replicas.rows if (own := _replica(run, record, replica, experiment))]
+    else:
+        found = [own] if (own := _single(run, record, experiment)) else []
+    shared = _shared(run, record, experiment)
+    for own in found:
+        row = {**shared, **own}
+        yield {column: row.get(column, "") for column in experiment.columns}
+
+
+def _shared(run: Run, record: Record, experiment: Experiment) -> Row:
+    """What all rows of a run have in common."""
+    command = portable(str(record.run.get("command") or ""))
+    kind = str(record.run.get("dropout") or "")
+    p = {"none": 0, "fixed": run.setting("dropout.p")}.get(kind, "")
+    settings = {column: run.setting(key) for column, key in experiment.settings.items()}
+    known = experiment.settings.values()
+    started, ended = (_time(record.run.get(key)) for key in ("started", "ended"))
+    return {
+        **{column: _setting(value) for column, value in settings.items()},
+        "dropout": kind,
+        "p": _text(p),
+        "split": _text(run.setting("data.split")),
+        "seed": _text(record.run.get("seed")),
+        "settings": changes(run.study or command, run.values, known),
+        "steps": _text(record.step),
+        "seconds": _text(round((ended - started).total_seconds())) if started and ended else "",
+        "replicas": str(run.replicas.expected if run.replicas is not None else 1),
+        "state": run.state,
+        "started": started.isoformat(timespec="seconds") if started else "",
+        "commit": _text(record.run.get("commit"))[:13],
+        "hardware": _text(record.run.get("hardware")),
+        "command": command,
+        "study": portable(run.study),
+    }
+
+
+def _single(run: Run, record: Record, experiment: Experiment) -> Row:
+    scores = {column: _score(record, name) for column, name in experiment.scores.items()}
+    if all(value is None for value in scores.values()):
+        return {}
+    layers = {layer.name: layer.final for layer in layers_of(record)}
+    shown = {column: _text(value) for column, value in scores.items()}
+    return {**shown, "learned_p": _learned(record, layers), "converged": _text(_converged(record))}
+
+
+def _replica(run: Run, record: Record, replica: Replica, experiment: Experiment) -> Row:
+    names = {column: name if "/" in name else f"test/{name}" for column, name in experiment.scores.items()}
+    scores = {column: replica.scalars.get(name) for column, name in names.items()}
+    if all(value is None for value in scores.values()):
+        return {}
+    keys = {"seed": "seed", "split": "data.split", **experiment.settings}
+    own = {column: _setting(replica.labels[key]) for column, key in keys.items() if key in replica.labels}
+    learned = record.run.get("dropout") == "concrete"
+    return {
+        **own,
+        **{column: _text(value) for column, value in scores.items()},
+        "learned_p": _learned(record, dict(replica.p)),
+        "converged": _text(replica.converged) if learned else "",
+    }
+
+
+def _episode(run: Run, record: Record, entry: dict[str, Any]) -> Row:
+    moved = [abs(value) for change in mapping(entry.get("p_change")).values() if (value := finite(change)) is not None]
+    values = {
+        "episode": finite(entry.get("episode")),
+        "reward": reward(entry),
+        "reward_std": reward(entry, "std"),
+        "starts": reward(entry, "starts"),
+        "reward_draws": rival(entry, "draws"),
+        "reward_scout": rival(entry, "scout"),
+        "p_change": max(moved, default=None),
+        **{key: finite(entry.get(key)) for key in ("num_train", "model_reward", "acted_return", "seconds")},
+        **{key: finite(entry.get(key)) for key in ("honesty", "honesty_observed")},
+        **{f"{what}_{name}": component(entry, name, what) for what in ("error", "epistemic") for name in COMPONENTS},
+    }
+    learned = {str(name): finite(p) for name, p in mapping(entry.get("p")).items()}
+    told = {key: _text(entry.get(key)) for key in ("scout_acted", "scout_chosen")}
+    return {**{key: _text(value) for key, value in values.items()}, **told, "learned_p": _learned(record, learned)}
+
+
+def _score(record: Record, name: str) -> float | None:
+    stage, _, metric = name.rpartition("/")
+    return record.metric(stage or "test", metric)
+
+
+def _learned(record: Record, layers: dict[str, float | None]) -> str:
+    """layer=p of every layer that learned it."""
+    if record.run.get("dropout") != "concrete":
+        return ""
+    return " ".join(f"{name}={_text(p)}" for name, p in layers.items() if p is not None)
+
+
+def _converged(record: Record) -> bool | None:
+    """Whether every learned p has; None where none is learned, or nobody judged it."""
+    judged = [layer.converged for layer in layers_of(record) if layer.learned]
+    return None if not judged or None in judged else all(judged)
+
+
+def _setting(value: Any) -> str:
+    """A value of the config; layers of one width as that, times their number.
+
+    >>> _setting([512, 512, 512]), _setting("10000"), _setting(1e-4)
+    ('3x512', '10000', '0.0001')
+    """
+    if isinstance(value, list) and value and all(entry == value[0] for entry in value):
+        return f"{len(value)}x{value[0]}"
+    return _text(value)
+
+
+def _text(value: Any) -> str:
+    """A cell: numbers with seven digits, which is more than two runs on two machines share."""
+    if value is None:
+        return ""
+    if isinstance(value, float):
+        return f"{value:.0f}" if value == round(value) and abs(value) < 1e15 else f"{value:.{DIGITS}g}"
+    return plain(value)
+
+
+def _time(value: Any) -> datetime | None:
+    try:
+        return datetime.fromisoformat(str(value)).astimezone(timezone.utc)
+    except ValueError:
+        return None

@@ -1,0 +1,86 @@
+"""docs/results.md, its figures and the README's table, from the CSV files alone."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+from .agent_section import agent_part
+from .camvid_section import camvid_part
+from .collect import Row
+from .experiments import EXPERIMENTS, Experiment
+from .parts import SHORT, Part
+from .published import Published, read_published
+from .store import read_rows
+from .study_sections import study_part
+from .tables import table
+from .uci_section import uci_part
+
+PAGE = Path("docs/results.md")
+RESULTS = Path("docs/results")
+README = Path("README.md")
+BEGIN, END = "<!-- results: begin -->", "<!-- results: end -->"
+MAKERS: dict[str, Callable[[Experiment, list[Row], Published], Part]] = {
+    "uci": uci_part,
+    "camvid": camvid_part,
+    "camvid_small": camvid_part,
+    "cartpole": agent_part,
+}
+INTRO = """# Results
+
+Every experiment of the paper (Gal, Hron and Kendall, Concrete Dropout) beside what this project measured. This page is
+made by `make results` from the files of `docs/results/`, and a test compares the two: no number here is typed by hand.
+Rows are taken from run folders by `python tools/results.py add FOLDER`, the paper's numbers stand in
+[paper.csv](results/paper.csv) with their places.
+
+Means are over seeds or splits, with their standard errors. Each Concrete result stands beside p = 0 and a fixed p
+where these were run; a p that has not converged is no result, and the tables say where that is so. A commit with a
+plus sign had changes that were not committed.
+"""
+
+
+def build(root: Path) -> list[Path]:
+    """Write what ``made`` says, and remove figures that are no longer made; returns the files."""
+    files = made(root)
+    for old in (root / RESULTS).glob("*.svg"):
+        if old not in files:
+            old.unlink()
+    for path, text in files.items():
+        path.write_text(text, encoding="utf-8")
+    return list(files)
+
+
+def made(root: Path) -> dict[Path, str]:
+    """File -> its text: the page, figures, and the README where it has a place for the table."""
+    published = read_published(root / RESULTS)
+    parts = [(experiment, _part(experiment, root, published)) for experiment in EXPERIMENTS]
+    lines = [INTRO, "## In short", "", *short(parts, links=True)]
+    for experiment, part in parts:
+        lines += [f"## {experiment.title}", "", *part.lines]
+    files = {root / PAGE: "\n".join(lines).rstrip("\n") + "\n"}
+    files |= {root / RESULTS / name: svg for _, part in parts for name, svg in part.figures.items()}
+    readme = root / README
+    if readme.is_file() and BEGIN in (text := readme.read_text(encoding="utf-8")):
+        inside = "\n".join([BEGIN, *short(parts, links=False), END])
+        files[readme] = re.sub(f"{BEGIN}.*?{END}", lambda _: inside, text, count=1, flags=re.DOTALL)
+    return files
+
+
+def short(parts: list[tuple[Experiment, Part]], links: bool) -> list[str]:
+    """The short version: a line for each experiment, which on the page leads to its section."""
+    names = {e.name: f"[{e.title}](#{_anchor(e.title)})" if links else e.title for e, _ in parts}
+    return table(SHORT, [[names[experiment.name], *part.short] for experiment, part in parts])
+
+
+def _part(experiment: Experiment, root: Path, published: Published) -> Part:
+    return MAKERS.get(experiment.name, study_part)(experiment, read_rows(root / RESULTS, experiment), published)
+
+
+def _anchor(title: str) -> str:
+    """The address of a heading, as Markdown makes it.
+
+    >>> _anchor("CamVid, a small FC-DenseNet for CPUs")
+    'camvid-a-small-fc-densenet-for-cpus'
+    """
+    return re.sub(r"[\s-]+", "-", re.sub(r"[^\w\s-]", "", title).strip().lower())
