@@ -62,6 +62,8 @@ LAYERS = {
     "errors": (),
     "runfolder": (),
     "heartbeat": ("runfolder",),
+    "folderlock": ("errors",),
+    "signals": (),
     "scaling": (),
     "dropout": (),
     "predictive": ("dropout",),
@@ -75,10 +77,10 @@ LAYERS = {
     "plots": (),
     "control": ("data", "dropout", "errors", "tasks"),
     "callbacks": ("dropout", "errors", "metrics", "plots", "predictive", "runfolder", "tasks"),
-    "report": ("errors", "plots", "runfolder"),
+    "report": ("errors", "plots", "runfolder", "signals"),
     "prediction": ("data", "dropout", "errors", "plots", "runfolder", "tasks"),
     "deployment": ("data", "dropout", "errors", "models", "runfolder", "scaling", "tasks"),
-    "dashboard": ("errors", "heartbeat", "plots", "report", "runfolder"),
+    "dashboard": ("errors", "folderlock", "heartbeat", "plots", "report", "runfolder"),
     "cli": (
         "callbacks",
         "control",
@@ -87,17 +89,19 @@ LAYERS = {
         "deployment",
         "errors",
         "evaluation",
+        "folderlock",
         "heartbeat",
         "models",
         "prediction",
         "report",
         "runfolder",
         "settings",
+        "signals",
         "tasks",
     ),
 }
 LIGHTNING = {"data", "tasks", "callbacks", "control", "cli"}
-WITHOUT_TORCH = {"errors", "runfolder", "heartbeat", "plots", "report", "dashboard"}
+WITHOUT_TORCH = {"errors", "runfolder", "heartbeat", "folderlock", "signals", "plots", "report", "dashboard"}
 
 
 def package_of(path: Path) -> str:

@@ -26,8 +26,9 @@ from concrete_dropout.cli.facts import run_facts
 from concrete_dropout.cli.paths import shortest
 from concrete_dropout.errors import UserError
 from concrete_dropout.evaluation import Foreign, Plan, Store, Subject, Unit, evaluate_unit, planned_units
+from concrete_dropout.folderlock import alone_in
 from concrete_dropout.report.evaluation import build_evaluation_page
-from concrete_dropout.runfolder import EVALUATION, EVALUATION_PAGE, EVALUATION_TABLE
+from concrete_dropout.runfolder import EVALUATION, EVALUATION_PAGE, EVALUATION_TABLE, new_folder
 from concrete_dropout.tasks import ClassificationTask, SegmentationTask
 
 FILE_WIDTH, DAY = 140, 86_400.0
@@ -44,7 +45,7 @@ class EvaluationStopped(BaseException):
 
     def __init__(self, number: int, folder: Path) -> None:
         super().__init__(number)
-        self.exit_code, self.folder = 128 + number, folder
+        self.number, self.exit_code, self.folder = number, 128 + number, folder
 
 
 def evaluate_networks(request: Request, conf_dir: Path) -> None:
@@ -60,24 +61,25 @@ def evaluate_networks(request: Request, conf_dir: Path) -> None:
     subjects = load_subjects(request, device_of(request.device))
     plan = plan_of(request, subjects)
     foreign = other_data(request, subjects[0], plan.shift_part, conf_dir)
-    folder = request.out or _new_folder(find_checkpoint(request.ckpt[0]))
-    store = Store(folder, facts_of(request, plan, subjects))
     passes = [
         (unit, subject, subject.num_batches(unit.part, foreign.get(unit.shift)) * max(max(unit.counts), 1))
         for subject in subjects
         for unit in planned_units(plan, [subject])
     ]
-    _print_start(console, subjects, plan, request, folder, len(passes))
-    with _stoppable(folder):
+    folder = request.out or _new_folder(find_checkpoint(request.ckpt[0]))
+    with alone_in(folder, "name another folder with out=..."), _stoppable(folder):
+        store = Store(folder, facts_of(request, plan, subjects))
+        _print_start(console, subjects, plan, request, folder, len(passes))
         try:
+            store.files.remove_unfinished()
             store.write(state="running")
             _make(passes, plan, store, foreign, console)
             store.write(state="finished", ended=_now())
-        except KeyboardInterrupt:
+        except (KeyboardInterrupt, EvaluationStopped) as stop:
             store.write(state="stopped", ended=_now())
-            raise EvaluationStopped(signal.SIGINT, folder) from None
-        except BaseException as error:
-            store.write(state="stopped" if isinstance(error, EvaluationStopped) else "failed", ended=_now())
+            raise EvaluationStopped(getattr(stop, "number", signal.SIGINT), folder) from None
+        except BaseException:
+            store.write(state="failed", ended=_now())
             raise
         finally:
             build_evaluation_page(folder)
@@ -154,7 +156,7 @@ def _new_folder(checkpoint: Path) -> Path:
     above = next(path for path in folder.parents if path.exists())
     if not os.access(above, os.W_OK):
         raise UserError(f"{above} cannot be written to: name a folder for the results with out=...")
-    return folder
+    return new_folder(folder)
 
 
 def _print_start(

@@ -11,8 +11,10 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
+from concrete_dropout.cli.stopped import by_what
 from concrete_dropout.cli.typecheck import closest
 from concrete_dropout.errors import UserError
+from concrete_dropout.signals import Terminated, terminable
 
 HELP = """Apply a trained network to your own files.
 
@@ -61,7 +63,8 @@ EXAMPLES
   python predict.py ckpt=outputs/mnist/TIME --deploy
 
 EXIT CODES
-  0 all files are done | 1 some files were refused, or writing failed | 2 the command was refused | 130 Ctrl-C
+  0 all files are done | 1 some files were refused, or writing failed | 2 the command was refused
+  130 stopped by Ctrl-C | 143 by SIGTERM
 """
 FAILED, USER_ERROR, INTERRUPTED = 1, 2, 130
 MASKS, MISSING, UNKNOWN = ("concrete", "bernoulli"), ("error", "skip", "mean"), ("error", "zeros")
@@ -99,7 +102,8 @@ def predict_command(arguments: Sequence[str]) -> int:
         # torch takes seconds to import: not for --help and misspelled keys
         from concrete_dropout.cli.predict_run import deploy, predict
 
-        return deploy(request) if request.deploy else predict(request)
+        with terminable():
+            return deploy(request) if request.deploy else predict(request)
     except UserError as error:
         if shows_traceback:
             traceback.print_exc()
@@ -110,9 +114,9 @@ def predict_command(arguments: Sequence[str]) -> int:
             raise
         print(f"\nError: {error.filename or 'a file'}: {error.strerror}. What is finished is kept", file=sys.stderr)
         return FAILED
-    except KeyboardInterrupt:
-        print("\nStopped by Ctrl-C.", file=sys.stderr)
-        return INTERRUPTED
+    except (KeyboardInterrupt, Terminated) as stop:
+        print(f"\nStopped {by_what(stop)}. Nothing had begun: start again.", file=sys.stderr)
+        return stop.exit_code if isinstance(stop, Terminated) else INTERRUPTED
 
 
 def parse(arguments: Sequence[str]) -> Request:

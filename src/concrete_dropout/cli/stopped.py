@@ -8,7 +8,8 @@ import signal
 from pathlib import Path
 
 from concrete_dropout.cli.paths import shortest
-from concrete_dropout.runfolder import REPORT, RUN, RunFolder
+from concrete_dropout.runfolder import REPORT, RUN, STUDY, SWEEP, RunFolder
+from concrete_dropout.signals import Terminated
 
 
 class Stopped(SystemExit):
@@ -38,6 +39,22 @@ def has_failed(folder: Path, error: BaseException) -> bool:
 def of_several(folder: Path) -> str:
     """What a run's folder belongs to: "sweep", "study", or nothing."""
     return next((kind for kind in ("sweep", "study") if (folder.parent / f"{kind}.json").is_file()), "")
+
+
+def by_what(stop: BaseException) -> str:
+    """The signal behind an exception, in words."""
+    return "by SIGTERM" if isinstance(stop, Terminated) else "by Ctrl-C"
+
+
+def how_to_begin(folder: Path | None) -> str:
+    """Sentences for the user, where a command was stopped while none of its runs was under way."""
+    if folder is not None and (folder / SWEEP).is_file():
+        return "Go on with the sweep by the same command and resume=true"
+    if folder is not None and (folder / STUDY).is_file():
+        return f"Go on with the study by the same command and hydra.run.dir={shortest(folder)}"
+    if folder is not None and (folder / RUN).is_file():
+        return how_to_continue(folder)
+    return "Nothing had begun: start again."
 
 
 def how_to_continue(folder: Path) -> str:

@@ -17,6 +17,7 @@ from concrete_dropout.cli.stopped import Stopped
 from concrete_dropout.cli.study_plan import text
 from concrete_dropout.cli.survivors import running, wait_for_survivors
 from concrete_dropout.runfolder import CONFIG, RUN, STUDY, RunFolder
+from concrete_dropout.signals import Terminated
 
 CANDIDATE = "candidate"
 KINDS = {"sweep=grid_vs_concrete": "grid_vs_concrete"}
@@ -32,7 +33,7 @@ def run_sweep(hydra_main: Callable[[], object]) -> int:
     failed: list[dict[str, Any]] = []
     try:
         hydra_main()
-    except (Stopped, KeyboardInterrupt):
+    except (Stopped, Terminated, KeyboardInterrupt):
         folder = _begun()
         if folder is not None:
             close_sweep(folder, "interrupted")
