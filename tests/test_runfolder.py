@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from concrete_dropout.runfolder import RunFolder, predictions_name
+from concrete_dropout.runfolder import RunFolder, new_folder, predictions_name
 
 
 def test_json_comes_back_and_what_is_not_finite_is_null(tmp_path: Path) -> None:
@@ -81,3 +81,20 @@ def test_a_table_may_be_cut_anywhere(tmp_path: Path) -> None:
         # Whole rows are as they were; a cut inside of "ö" costs that row only.
         if length > content.index(b"\n1,"):
             assert found[0] == {"step": "0", "layer": "größe", "p": "0.1"}
+
+
+def test_a_folder_of_the_same_time_is_another_one(tmp_path: Path) -> None:
+    made = [new_folder(tmp_path / "outputs" / "2026-01-01") for _ in range(3)]
+    assert [path.name for path in made] == ["2026-01-01", "2026-01-01-2", "2026-01-01-3"]
+    assert all(path.is_dir() for path in made)
+
+
+def test_what_a_kill_left_half_written_is_removed_and_nothing_else(tmp_path: Path) -> None:
+    kept = ["x.json", ".hydra/config.yaml", "a.tmp", ".report.html.abc.tmp"]
+    gone = [".x.json.abc.tmp", "checkpoints/.last.ckpt.abc.tmp"]
+    for name in [*kept, *gone]:
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).touch()
+    RunFolder(tmp_path).remove_unfinished()
+    left = {str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*") if path.is_file()}
+    assert left == set(kept)
