@@ -7,6 +7,7 @@ import random
 import signal
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 from tests.faults.processes import Command
@@ -34,13 +35,6 @@ def set_clock(place: Path, offset: str) -> None:
     (place / f"{CLOCK}.new").replace(place / CLOCK)  # a reader never sees half of it
 
 
-def send(pid: int, number: signal.Signals, to_group: bool = False) -> None:
-    try:
-        os.killpg(pid, number) if to_group else os.kill(pid, number)
-    except ProcessLookupError:  # it has come to its end
-        return
-
-
 def victims(command: Command, whom: str) -> list[int]:
     """The processes that are meant, of those that there are."""
     if whom == "rank":
@@ -64,7 +58,7 @@ def hurt(command: Command, scenario: Scenario, fault: str, draw: random.Random) 
     if fault == "wandb":
         found = victims(command, "wandb")
         for pid in found:
-            send(pid, signal.SIGKILL)
+            _send(pid, signal.SIGKILL)
         return f"SIGKILL to W&B's process {found}" if found else ""
     number = SIGNALS[words[-1]]
     if words[0] in ("rank", "worker"):
@@ -72,9 +66,9 @@ def hurt(command: Command, scenario: Scenario, fault: str, draw: random.Random) 
         if not found:
             return ""
         victim = draw.choice(found)
-        send(victim, number)
+        _send(victim, number)
         return f"{number.name} to {words[0]} {found.index(victim)} of {len(found)}"
-    send(command.pid, number, to_group=words[0] == "group")
+    command.send(number, to_group=words[0] == "group")
     return f"{number.name} to the {'group' if words[0] == 'group' else 'command'}"
 
 
@@ -83,3 +77,8 @@ def ready_for(command: Command, fault: str) -> Callable[[], bool]:
     whom = fault.split()[0]
     least = {"rank": 2, "worker": 1, "wandb": 1}.get(whom, 0)
     return lambda: len(victims(command, whom)) >= least
+
+
+def _send(pid: int, number: signal.Signals) -> None:
+    with suppress(ProcessLookupError):
+        os.kill(pid, number)

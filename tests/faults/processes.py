@@ -118,6 +118,12 @@ class Command:
                 continue
         return lines
 
+    def send(self, number: signal.Signals, to_group: bool = False) -> None:
+        try:
+            os.killpg(self.pid, number) if to_group else os.kill(self.pid, number)
+        except ProcessLookupError:  # it has come to its end
+            return
+
     def kill_all(self) -> None:
         for pid in reversed(self.members()):
             try:
