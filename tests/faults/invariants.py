@@ -35,8 +35,10 @@ def broken_files(folder: Path) -> list[str]:
 
 def unfinished_files(folder: Path) -> list[str]:
     """Temporary files, and locks of processes that are gone."""
-    names = [path for path in files_of(folder, hidden=True) if path.name.endswith(".tmp") or path.name == ".lock"]
-    return [str(path.relative_to(folder)) for path in names if not path.name.startswith(".report.html.")]
+    found = [path for path in files_of(folder, hidden=True) if not path.name.startswith(".report.html.")]
+    # The lock of a cache is empty, and stays: see data.image_cache.
+    left = [path for path in found if path.name.endswith(".tmp") or (path.name == ".lock" and path.stat().st_size)]
+    return [str(path.relative_to(folder)) for path in left]
 
 
 def held_locks(folder: Path) -> list[str]:

@@ -140,6 +140,7 @@ def with_table(work: Path, base: Path) -> None:
 
 def with_base(work: Path, base: Path) -> None:
     shutil.copytree(base, work / "base")
+    with_table(work, base)  # which it was trained on
 
 
 def with_base_and_tables(work: Path, base: Path) -> None:

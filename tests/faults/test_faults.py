@@ -59,7 +59,7 @@ def test_a_second_run_in_the_same_folder_is_refused(server: WarmServer, tmp_path
     (tmp_path / "work/run/checkpoints/.last.ckpt.abc.tmp").write_bytes(b"half")
     step = read_json(tmp_path / "work/run/run.json")["step"]
     resumed = WarmCommand(
-        server, tmp_path, TRAIN, ["ckpt_path=run/checkpoints/last.ckpt", f"trainer.max_steps={step + 2000}"]
+        server, tmp_path, TRAIN, ["ckpt_path=run/checkpoints/last.ckpt", f"trainer.max_steps={step + 200}"]
     ).wait(100)
     assert resumed.code == 0, resumed.err
     assert unfinished_files(tmp_path / "work") == broken_files(tmp_path / "work") == []

@@ -183,7 +183,7 @@ def _in_time() -> Iterator[None]:
     def close(self: SubprocessContext, death_sig: signal.Signals | None = None, timeout: int = FAILED_GRACE) -> None:
         before(self, death_sig, timeout)
 
-    SubprocessContext.close = close  # type: ignore[method-assign]
+    SubprocessContext.close = close  # type: ignore[method-assign, assignment]
     try:
         yield
     finally:
