@@ -31,6 +31,7 @@ from concrete_dropout.cli.ranks import is_rank, processes_to_start, run_on_ranks
 from concrete_dropout.cli.run_log import logging_to, run_log
 from concrete_dropout.cli.stopped import Stopped
 from concrete_dropout.cli.summary import print_start, print_summary
+from concrete_dropout.cli.wandb_run import close_wandb
 from concrete_dropout.errors import UserError
 from concrete_dropout.heartbeat import beating
 from concrete_dropout.report import build_run_report
@@ -187,11 +188,7 @@ def log_config(trainer: pl.Trainer, config: Mapping[str, Any]) -> None:
 
 def _close(folder: Path, is_first: bool) -> None:
     """The end of W&B's run, and a report."""
-    if "wandb" in sys.modules:  # otherwise the next job of a sweep would write into this run
-        try:
-            sys.modules["wandb"].finish()
-        except Exception as error:  # its process is gone
-            run_log.warning("the W&B run could not be closed: %s: %s", type(error).__name__, error)
+    close_wandb()
     if is_first:
         _write_report(folder)
 
