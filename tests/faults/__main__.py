@@ -55,6 +55,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=None, help="of an earlier run, to repeat it")
     parser.add_argument("--only", default="", help="scenarios whose name has this")
     parser.add_argument("--fault", default="", help="faults whose name has this")
+    parser.add_argument("--minutes", type=float, default=float("inf"), help="begin no further round after these")
     given = parser.parse_args()
     signal.signal(signal.SIGINT, signal.default_int_handler)  # which a background job ignores, and its children too
     seed = random.SystemRandom().randrange(10**6) if given.seed is None else given.seed
@@ -69,6 +70,9 @@ def main() -> int:
     with WarmServer() as server:
         laboratory = Laboratory(place, server)
         for number, (scenario, fault) in enumerate(pairs):
+            if time.monotonic() - began > 60 * given.minutes:
+                console.print(f"{given.minutes:g} minutes are over")
+                break
             entry = laboratory.round(number, scenario, fault, random.Random(f"{seed} {number}"))
             made.append(entry)
             told = f"{number:3d} {scenario.name} / {fault}: {entry.story}; {entry.ended or '?'} {entry.resumed}"

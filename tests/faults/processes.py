@@ -46,13 +46,16 @@ class Command:
         self._files = {name: place / f"{name}_{self.mark[:8]}.txt" for name in ("out", "err")}
         self.environment = {**environment(place, self.mark), **more}
         self.place, self.arguments = place, list(arguments)
-        self.pid = self._start(ROOT / script)
+        self.pid = self._start(script)
         self.seconds = 0.0
 
-    def _start(self, script: Path) -> int:
+    def _start(self, script: str) -> int:
+        # A module is no script: its folder would come first where modules are looked for.
+        module = script.removeprefix("src/").removesuffix("/__main__.py").replace("/", ".")
+        program = ["-m", module] if script.endswith("/__main__.py") else [str(ROOT / script)]
         with self._files["out"].open("wb") as out, self._files["err"].open("wb") as err:
             self._process = subprocess.Popen(
-                [sys.executable, str(script), *self.arguments],
+                [sys.executable, *program, *self.arguments],
                 cwd=self.place / "work",
                 env=self.environment,
                 stdin=subprocess.DEVNULL,
@@ -175,9 +178,9 @@ class WarmCommand(Command):
         self._server, self._known = server, None
         super().__init__(place, script, arguments, **more)
 
-    def _start(self, script: Path) -> int:
+    def _start(self, script: str) -> int:
         task = {
-            "script": str(script),
+            "script": str(ROOT / script),
             "arguments": self.arguments,
             "folder": str(self.place / "work"),
             "environment": self.environment,

@@ -9,6 +9,7 @@ import signal
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from tests.faults.hurt import clock_environment, hurt, ready_for
 from tests.faults.invariants import broken_files, held_locks, unfinished_files
@@ -209,9 +210,17 @@ class Laboratory:
         # A second process may leave its own behind the first one's back only where it is refused.
         made.wrong += [f"not finished: {entry}" for entry in unfinished_files(work)]
         found = scenario.prints(work)
-        differing = [key for key in expected if found.get(key) != expected[key]]
+        differing = differences(found, expected)
         if differing:
-            made.wrong.append(f"not as without a fault: {', '.join(map(str, differing))}")
+            made.wrong.append(f"not as without a fault: {', '.join(differing)}")
+
+
+def differences(found: Any, expected: Any, name: str = "") -> list[str]:
+    """The keys under which two values differ."""
+    if isinstance(found, dict) and isinstance(expected, dict):
+        pairs = [(f"{name}/{key}", found.get(key), expected.get(key)) for key in {**found, **expected}]
+        return [entry for key, ours, other in pairs for entry in differences(ours, other, key)]
+    return [] if found == expected else [name]
 
 
 def _is_before_anything(ended: Ended) -> bool:

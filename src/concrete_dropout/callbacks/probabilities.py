@@ -64,7 +64,8 @@ class ProbabilityMonitor(pl.Callback):
         if trainer.is_global_zero:
             for row in cut_table(self.folder, DROPOUT, DROPOUT_HEADER, before=trainer.global_step):
                 self._remember(int(row["step"]), row["layer"], float(row["p"]))
-        self._record(trainer, pl_module)
+        if not self._history:  # one that goes on has the rows of an undisturbed run, whatever step it was stopped at
+            self._record(trainer, pl_module)
 
     def on_train_batch_start(
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, batch: Any, batch_idx: int
