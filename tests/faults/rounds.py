@@ -189,7 +189,7 @@ class Laboratory:
             made.wrong.append(f"the cause is not named: {told}")
         if fault == "rank term" and ended.code not in (1, 143):
             made.wrong.append(f"the cause is not named: {told}")
-        if fault == "worker kill" and (ended.code != 1 or "jobs failed" not in ended.err):
+        if fault == "worker kill" and (ended.code != 1 or not re.search("process (is|was) gone", ended.err)):
             made.wrong.append(f"the cause is not named: {told}")
         made.ended = "stopped" if kind == "term" and ended.code == 143 else made.ended
 
