@@ -19,6 +19,8 @@ from tests.faults.processes import WarmServer
 from tests.faults.rounds import Laboratory, Round
 from tests.faults.scenarios import SCENARIOS, Scenario
 
+from concrete_dropout.signals import terminable
+
 
 def drawn(rounds: int, draw: random.Random, scenarios: Sequence[Scenario]) -> list[tuple[Scenario, str]]:
     """Scenarios in turn, each with its faults in a random order, so that few rounds meet many pairs."""
@@ -67,7 +69,7 @@ def main() -> int:
     pairs = drawn(given.rounds, random.Random(seed), scenarios)
     pairs = [(scenario, fault) for scenario, fault in pairs if given.fault in fault]
     place, made, began = Path(tempfile.mkdtemp(prefix="faults_")), [], time.monotonic()
-    with WarmServer() as server:
+    with terminable(), WarmServer() as server:  # however this ends, no command is left behind
         laboratory = Laboratory(place, server)
         for number, (scenario, fault) in enumerate(pairs):
             if time.monotonic() - began > 60 * given.minutes:

@@ -70,7 +70,10 @@ class Laboratory:
             (place / "work").mkdir(parents=True)
             scenario.prepare(place / "work", self.base)
             command = self.start(place, scenario.script, list(scenario.arguments), cold=scenario.only_cold)
-            ended = command.wait()
+            try:
+                ended = command.wait()
+            finally:
+                command.kill_all()
             assert ended.code == 0, f"{scenario.name}: {ended.err}"
             self._expected[scenario.name] = scenario.prints(place / "work"), ended.seconds
             shutil.rmtree(place)
