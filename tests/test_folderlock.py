@@ -50,6 +50,15 @@ def test_a_second_process_is_refused_by_name(tmp_path: Path) -> None:
         assert (tmp_path / "run" / LOCK).is_file()
 
 
+def test_a_folder_into_which_nothing_came_goes_again(tmp_path: Path) -> None:
+    (tmp_path / "mine").mkdir()
+    for name in ("made", "mine", "used"):
+        with alone_in(tmp_path / name):
+            (tmp_path / "used").mkdir(exist_ok=True)
+            (tmp_path / "used" / "file").touch()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["mine", "used"]
+
+
 def test_a_killed_process_locks_nobody_out(tmp_path: Path) -> None:
     with held_elsewhere(tmp_path) as first:
         first.send_signal(signal.SIGKILL)

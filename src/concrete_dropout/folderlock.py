@@ -21,13 +21,14 @@ _held: set[str] = set()  # of this process: a run that is started inside of a co
 
 
 @contextmanager
-def alone_in(folder: Path | str, way_out: str = "", wait: bool = False) -> Iterator[None]:
+def alone_in(folder: Path | str, way_out: str = "", wait: bool = False, is_new: bool = False) -> Iterator[None]:
     """Have a folder for this process while the context lasts; where the file system has no locks, without any.
 
     Args:
-        folder: is made where it is not there.
+        folder: is made where it is not there, and goes again where nothing came into it.
         way_out: what the user may do instead, for the message.
         wait: for another process to end, instead of refusing.
+        is_new: it was made for this just now.
 
     Raises:
         UserError: another process has it; says which.
@@ -36,6 +37,7 @@ def alone_in(folder: Path | str, way_out: str = "", wait: bool = False) -> Itera
     if str(place) in _held:
         yield
         return
+    is_new = is_new or not place.exists()
     place.mkdir(parents=True, exist_ok=True)
     descriptor = _acquired(place / LOCK, wait)
     if descriptor is None:
@@ -47,6 +49,9 @@ def alone_in(folder: Path | str, way_out: str = "", wait: bool = False) -> Itera
     finally:
         _held.discard(str(place))
         _release(place / LOCK, descriptor)
+        if is_new:
+            with suppress(OSError):  # it is not empty
+                place.rmdir()
 
 
 def is_taken(folder: Path | str) -> bool:

@@ -67,7 +67,8 @@ def evaluate_networks(request: Request, conf_dir: Path) -> None:
         for unit in planned_units(plan, [subject])
     ]
     folder = request.out or _new_folder(find_checkpoint(request.ckpt[0]))
-    with alone_in(folder, "name another folder with out=..."), _stoppable(folder):
+    is_new = request.out is None
+    with alone_in(folder, "name another folder with out=...", is_new=is_new), _stoppable(folder):
         store = Store(folder, facts_of(request, plan, subjects))
         _print_start(console, subjects, plan, request, folder, len(passes))
         try:

@@ -46,7 +46,7 @@ def predict(request: Request) -> int:
     model.task.mask = settings.mask
     if request.output is None:
         folder = new_folder(folder)
-    with alone_in(folder, "name another folder with output=..."):
+    with alone_in(folder, "name another folder with output=...", is_new=request.output is None):
         RunFolder(folder).remove_unfinished()
         predictor = predictor_of(model, settings, folder, sources, request.memory)
         _print_start(model, settings, sources, folder)
