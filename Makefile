@@ -2,13 +2,14 @@
 PYTHON ?= python3
 ARGS   ?=
 KILLS  ?= 4
+ROUNDS ?= 100
 BIN    := .venv/bin
 VENV   := .venv/.installed
 LOCKED := --universal --python-version 3.10 --no-annotate --no-header --quiet
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help train dashboard test test-slurm test-ray test-kill test-hardening test-properties test-long lint security types format bench docs results lock clean
+.PHONY: help train dashboard test test-slurm test-ray test-kill test-faults test-hardening test-properties test-long lint security types format bench docs results lock clean
 
 help: ## List the targets
 	@echo "Usage: make TARGET [ARGS='...'] [PYTHON=python3.12]"
@@ -35,6 +36,9 @@ test-ray: .venv/.ray ## Test sweeps on a Ray cluster on this machine; adds Ray t
 
 test-kill: $(VENV) ## Kill runs at random moments and go on, again and again: make test-kill KILLS=20
 	TEST_KILL=1 KILLS=$(KILLS) OMP_NUM_THREADS=1 $(BIN)/pytest tests/kill $(ARGS)
+
+test-faults: $(VENV) ## Hurt commands of all kinds at random moments and let them go on: ROUNDS=100, FAULT_SEED repeats
+	OMP_NUM_THREADS=1 $(BIN)/python -m tests.faults --rounds $(ROUNDS) $(if $(FAULT_SEED),--seed $(FAULT_SEED)) $(ARGS)
 
 test-hardening: $(VENV) ## Test all commands that must be refused, all odd paths, and full disks (as root)
 	TEST_HARDENING=1 OMP_NUM_THREADS=1 $(BIN)/pytest --numprocesses auto --dist loadscope tests/hardening $(ARGS)

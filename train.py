@@ -11,6 +11,7 @@ from hydra.types import RunMode
 from omegaconf import DictConfig
 
 from concrete_dropout.cli.entry import command
+from concrete_dropout.cli.occupancy import own_folder
 
 CONF = Path(__file__).parent / "conf"
 
@@ -39,18 +40,19 @@ def run_or_study(cfg: DictConfig, folder: Path) -> None:
 
 def run(cfg: DictConfig, folder: Path) -> None:
     """One run: of an agent, of one model, or of replicas that are trained as one batched model."""
-    if cfg.agent._target_ is not None:
-        from concrete_dropout.cli.agent_run import run_agent
+    with own_folder(folder):
+        if cfg.agent._target_ is not None:
+            from concrete_dropout.cli.agent_run import run_agent
 
-        run_agent(cfg, folder, CONF)
-    elif cfg.replicas.grid is None:
-        from concrete_dropout.cli.run import run as run_one
+            run_agent(cfg, folder, CONF)
+        elif cfg.replicas.grid is None:
+            from concrete_dropout.cli.run import run as run_one
 
-        run_one(cfg, folder, CONF)
-    else:
-        from concrete_dropout.cli.replicated import run_replicas
+            run_one(cfg, folder, CONF)
+        else:
+            from concrete_dropout.cli.replicated import run_replicas
 
-        run_replicas(cfg, folder, CONF)
+            run_replicas(cfg, folder, CONF)
 
 
 if __name__ == "__main__":

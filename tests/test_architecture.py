@@ -63,6 +63,8 @@ LAYERS = {
     "memory": ("errors",),
     "runfolder": (),
     "heartbeat": ("runfolder",),
+    "folderlock": ("errors",),
+    "signals": (),
     "scaling": (),
     "dropout": (),
     "predictive": ("dropout",),
@@ -76,10 +78,10 @@ LAYERS = {
     "plots": (),
     "control": ("data", "dropout", "errors", "tasks"),
     "callbacks": ("dropout", "errors", "metrics", "plots", "predictive", "runfolder", "tasks"),
-    "report": ("errors", "plots", "runfolder"),
+    "report": ("errors", "plots", "runfolder", "signals"),
     "prediction": ("data", "dropout", "errors", "memory", "plots", "runfolder", "tasks"),
     "deployment": ("data", "dropout", "errors", "models", "runfolder", "scaling", "tasks"),
-    "dashboard": ("errors", "heartbeat", "plots", "report", "runfolder"),
+    "dashboard": ("errors", "folderlock", "heartbeat", "plots", "report", "runfolder"),
     "cli": (
         "callbacks",
         "control",
@@ -88,6 +90,7 @@ LAYERS = {
         "deployment",
         "errors",
         "evaluation",
+        "folderlock",
         "heartbeat",
         "memory",
         "models",
@@ -95,11 +98,12 @@ LAYERS = {
         "report",
         "runfolder",
         "settings",
+        "signals",
         "tasks",
     ),
 }
 LIGHTNING = {"data", "tasks", "callbacks", "control", "cli"}
-WITHOUT_TORCH = {"errors", "memory", "runfolder", "heartbeat", "plots", "report", "dashboard"}
+WITHOUT_TORCH = {"errors", "memory", "runfolder", "heartbeat", "folderlock", "signals", "plots", "report", "dashboard"}
 
 
 def package_of(path: Path) -> str:

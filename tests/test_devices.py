@@ -130,8 +130,10 @@ class Moments:
         ranks = children(command.process.pid)
         assert len(ranks) == 2, self.text
         os.kill(whom(command.process.pid), number)
+        began = time.monotonic()
         command.wait()
         wait_for_the_end_of(ranks)
+        assert time.monotonic() - began < 30, self.text
         return command.code
 
 

@@ -60,7 +60,7 @@ def test_another_process_with_the_same_number_is_not_taken_for_it() -> None:
     assert born(2**22 + 1) is None
 
 
-@pytest.mark.parametrize(("age", "alive"), [(5.0, True), (55.0, True), (65.0, False)])
+@pytest.mark.parametrize(("age", "alive"), [(5.0, True), (55.0, True), (65.0, False), (-300.0, True), (-3600.0, False)])
 def test_on_another_machine_the_last_beat_decides(age: float, alive: bool) -> None:
     heart = {**identity(os.getpid()), "machine": "elsewhere", "every": 10.0}
     assert is_alive(heart, 1000.0, now=1000.0 + age) is alive

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from concrete_dropout.errors import as_user_error
-from concrete_dropout.runfolder import RunFolder, own_file, predictions_name
+from concrete_dropout.runfolder import RunFolder, new_folder, own_file, predictions_name
 
 
 def test_json_comes_back_and_what_is_not_finite_is_null(tmp_path: Path) -> None:
@@ -112,3 +112,20 @@ def test_links_inside_of_the_folder_are(tmp_path: Path) -> None:
     outside.symlink_to(tmp_path)
     assert RunFolder(outside).read_json("x.json") == {}
     assert own_file(outside, "new/file") == outside / "new" / "file"
+
+
+def test_a_folder_of_the_same_time_is_another_one(tmp_path: Path) -> None:
+    made = [new_folder(tmp_path / "outputs" / "2026-01-01") for _ in range(3)]
+    assert [path.name for path in made] == ["2026-01-01", "2026-01-01-2", "2026-01-01-3"]
+    assert all(path.is_dir() for path in made)
+
+
+def test_what_a_kill_left_half_written_is_removed_and_nothing_else(tmp_path: Path) -> None:
+    kept = ["x.json", ".hydra/config.yaml", "a.tmp", ".report.html.abc.tmp"]
+    gone = [".x.json.abc.tmp", "checkpoints/.last.ckpt.abc.tmp"]
+    for name in [*kept, *gone]:
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).touch()
+    RunFolder(tmp_path).remove_unfinished()
+    left = {str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*") if path.is_file()}
+    assert left == set(kept)

@@ -21,6 +21,7 @@ from concrete_dropout.runfolder import HEARTBEAT, RunFolder
 EVERY = 10.0  # seconds
 # A machine under load, or a file system that shows changes late, delays a beat; it does not lose six of them.
 MISSED = 6
+AHEAD = 600.0  # seconds by which clocks of two machines may differ; a beat from later than that is of before a jump
 _PROC = Path("/proc")
 
 
@@ -81,7 +82,8 @@ def is_alive(heart: dict[str, Any], last_beat: float, now: float | None = None) 
     if heart.get("machine") == machine() and isinstance(pid, int) and heart.get("born") is not None:
         return born(pid) == heart["born"]
     interval = float(every) if isinstance(every, (int, float)) and 0 < every < 3600 else EVERY
-    return (time.time() if now is None else now) - last_beat < MISSED * interval
+    silence = (time.time() if now is None else now) - last_beat
+    return -AHEAD < silence < MISSED * interval
 
 
 def _beat(target: Path, every: float, done: threading.Event) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import csv
 import errno
+import itertools
 import json
 import math
 import os
@@ -87,6 +88,15 @@ class RunFolder:
                 raise
         return target
 
+    def remove_unfinished(self) -> None:
+        """Remove what a killed process had begun to write; for the one process whose folder it is.
+
+        Reports may be built by others at any time: those stay.
+        """
+        for path in [*self.path.glob(".*.tmp"), *self.path.glob("*/.*.tmp")]:
+            if not path.name.startswith(f".{REPORT}."):
+                path.unlink(missing_ok=True)
+
     def write_json(self, name: str, value: Any) -> Path:
         """Replace a JSON file atomically; NaN and infinities become null, which every reader understands."""
         return self.write_text(name, json.dumps(_finite(value), indent=1, ensure_ascii=False, allow_nan=False) + "\n")
@@ -158,6 +168,21 @@ def _finite(value: Any) -> Any:
     if isinstance(value, (list, tuple)):
         return [_finite(entry) for entry in value]
     return value
+
+
+def new_folder(wanted: Path) -> Path:
+    """Make a folder of this name, with a number behind it where there is one already.
+
+    Names are times, and clocks stand still for a program that is quick, and are put back.
+    """
+    for number in itertools.count(1):
+        path = wanted if number == 1 else wanted.with_name(f"{wanted.name}-{number}")
+        try:
+            path.mkdir(parents=True)
+        except FileExistsError:
+            continue
+        break
+    return path
 
 
 def default_mode() -> int:

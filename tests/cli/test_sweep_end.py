@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 import subprocess
 import threading
+from concurrent.futures import BrokenExecutor
 from pathlib import Path
 from typing import Any
 
@@ -62,6 +63,20 @@ def test_the_error_of_a_job_is_told_once_and_any_other_is_raised(
     assert "resume=true" in said
     with pytest.raises(KeyError, match="a bug of the launcher"):
         run_sweep(fails(KeyError("a bug of the launcher")))
+
+
+def test_a_process_that_was_killed_before_its_job_began(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """As joblib's workers are while they still import: there is no record of a job."""
+
+    def hydra_main() -> None:
+        RunFolder(tmp_path).write_json("sweep.json", {"arguments": ["seed=0,1"], "swept": ["seed"]})
+        JobRecords.sweep = tmp_path
+        raise BrokenExecutor("A worker process was unexpectedly terminated")
+
+    assert run_sweep(hydra_main) == 1
+    said = capsys.readouterr().err
+    assert "a process was gone before its job had begun: BrokenExecutor: A worker process was" in said
+    assert "resume=true" in said
 
 
 def test_a_command_that_never_began_has_no_report(tmp_path: Path) -> None:

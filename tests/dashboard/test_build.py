@@ -108,6 +108,16 @@ def test_runs_that_are_gone_leave_nothing(outputs: Path) -> None:
     assert list(data.parent.rglob("*.tmp")) == []
 
 
+def test_the_table_of_now_stays_when_the_clock_was_put_back(tmp_path: Path) -> None:
+    run = write_run(tmp_path / "runs" / "a")
+    for seed in range(4):
+        RunFolder(run).update_json(runfolder.RUN, seed=seed)
+        build_site(tmp_path / "runs")
+        assert rows(tmp_path / "runs")["a"]["seed"] == str(seed)
+        for path in (tmp_path / "runs" / "dashboard" / DATA).glob("table-*.js"):
+            os.utime(path, (time.time() + 3600, time.time() + 3600))
+
+
 def test_a_long_build_that_is_killed_has_kept_what_it_read(outputs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(build, "SAVE_EVERY", 0.0)
 

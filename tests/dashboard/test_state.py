@@ -60,6 +60,13 @@ def test_without_a_heart_silence_decides(tmp_path: Path) -> None:
     assert reason.startswith("no sign of life since 2")
 
 
+def test_files_from_the_future_are_no_sign_of_life(tmp_path: Path) -> None:
+    """Those of before the clock was put back by a day."""
+    (tmp_path / RUN).write_text('{"state": "running"}')
+    assert judged(tmp_path, now=time.time() - 60)[0] == "running"
+    assert judged(tmp_path, now=time.time() - 86_400)[0] == "crashed"
+
+
 def test_a_run_that_says_nothing_is_damaged(tmp_path: Path) -> None:
     (tmp_path / RUN).write_text("{}")
     assert judged(tmp_path, now=time.time() + 3600) == ("damaged", "run.json does not say how the run ended")

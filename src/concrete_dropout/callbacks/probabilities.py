@@ -75,7 +75,8 @@ class ProbabilityMonitor(pl.Callback):
                 self._remember(int(row["step"]), row["layer"], float(row["p"]))
             for steps, _ in self._history.values():
                 self._stride = stride_of(steps, logging_interval(trainer))
-        self._record(trainer, pl_module)
+        if not self._history:  # one that goes on has the rows of an undisturbed run, whatever step it was stopped at
+            self._record(trainer, pl_module)
 
     def on_train_batch_start(
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, batch: Any, batch_idx: int

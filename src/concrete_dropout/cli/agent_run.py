@@ -23,6 +23,7 @@ from concrete_dropout.cli.summary import print_start
 from concrete_dropout.control import Agent
 from concrete_dropout.control.video import gif
 from concrete_dropout.runfolder import CHECKPOINTS
+from concrete_dropout.signals import terminable
 
 VIDEO_SEED = 12345  # the same start in all videos of all runs
 
@@ -44,7 +45,7 @@ def run_agent(cfg: DictConfig, folder: Path, conf_dir: Path) -> None:
         record.loggers = build.build_loggers(cfg)
         write_config(config, folder, conf_dir)
         print_start(folder, record.facts)
-        with recording(record, folder):
+        with recording(record, folder), terminable(at_once=True):  # between two episodes nothing is lost
             for logger in record.loggers:
                 with suppress(NotImplementedError):
                     logger.log_hyperparams(config)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from concrete_dropout.cli.dashboard_options import Parser, runs_folder
 from concrete_dropout.cli.paths import shortest
 from concrete_dropout.errors import UserError, as_user_error
+from concrete_dropout.signals import Terminated, terminable
 
 if TYPE_CHECKING:
     from concrete_dropout.dashboard.build import Progress, Site
@@ -29,7 +30,7 @@ EXAMPLES = """examples:
                                                    the report of a sweep or study again, also of one that was killed
   python dashboard.py wandb --help                 the same views in W&B
 
-exit codes: 0 done, 1 failed, 2 the command was refused, 130 stopped by Ctrl-C
+exit codes: 0 done, 1 failed, 2 the command was refused, 130 stopped by Ctrl-C, 143 by SIGTERM
 """
 
 
@@ -42,12 +43,13 @@ def dashboard_command(arguments: Sequence[str]) -> int:
             from concrete_dropout.cli.dashboard_wandb import wandb_command
 
             return wandb_command(arguments[1:])
-        return _site_command(parser().parse_args(arguments))
+        with terminable():
+            return _site_command(parser().parse_args(arguments))
     except UserError as error:
         caught, code, message = error, USER_ERROR, str(error)
-    except KeyboardInterrupt:
-        print("\nStopped by Ctrl-C.", file=sys.stderr)
-        return INTERRUPTED
+    except (KeyboardInterrupt, Terminated) as stop:
+        print(f"\nStopped by {'SIGTERM' if isinstance(stop, Terminated) else 'Ctrl-C'}.", file=sys.stderr)
+        return stop.exit_code if isinstance(stop, Terminated) else INTERRUPTED
     except BrokenPipeError:  # the reader of the output has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0

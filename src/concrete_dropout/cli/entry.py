@@ -23,14 +23,16 @@ from omegaconf.errors import OmegaConfBaseException
 from concrete_dropout.cli.check import check_command
 from concrete_dropout.cli.jobs import newest_sweep, saved_overrides
 from concrete_dropout.cli.leftovers import discard
+from concrete_dropout.cli.occupancy import OwnFolder, discard_unstarted
 from concrete_dropout.cli.overrides import override, text_of, with_literal_paths
 from concrete_dropout.cli.places import last_checkpoint, sweeps_of
 from concrete_dropout.cli.secret import refuse_secrets
-from concrete_dropout.cli.stopped import Stopped, has_failed, how_to_continue, of_several, way_on
+from concrete_dropout.cli.stopped import Stopped, by_what, has_failed, how_to_begin, how_to_continue, of_several, way_on
 from concrete_dropout.cli.sweep_end import run_sweep
 from concrete_dropout.cli.trust import OVERRIDES, check_saved_override
 from concrete_dropout.errors import RunFailedError, UserError, as_user_error
 from concrete_dropout.memory import memory_error
+from concrete_dropout.signals import Terminated, terminable
 
 LAST = "last"  # in place of a path: the checkpoint of the newest run
 FAILED, USER_ERROR, INTERRUPTED = 1, 2, 130
@@ -50,15 +52,8 @@ def command(conf_dir: Path, hydra_main: Callable[[], object]) -> int:
     warnings.filterwarnings("ignore", message=SAME_NAME)
     os.environ.setdefault("HYDRA_FULL_ERROR", "1")  # Hydra shall pass exceptions on instead of printing its own digest
     try:
-        refuse_secrets(sys.argv[1:])
-        given = split(continued(with_literal_paths(sys.argv[1:])))
-        if given.starts_jobs:
-            check_command(given.overrides, conf_dir, given.multirun)
-            given = resumed(given, conf_dir)
-        sys.argv[1:] = [*given.options, *given.overrides]  # Hydra does not understand options between overrides
-        if given.starts_jobs and given.multirun:
-            return run_sweep(hydra_main)
-        hydra_main()
+        with terminable(), OwnFolder.held:
+            return _run(conf_dir, hydra_main)
     except UserError as error:
         return _refuse(str(error))
     except RunFailedError as error:
@@ -69,9 +64,10 @@ def command(conf_dir: Path, hydra_main: Callable[[], object]) -> int:
         _print_so_far(stopped.folder)
         print(f"\nStopped {stopped}. {how_to_continue(stopped.folder)}", file=sys.stderr)
         return stopped.exit_code
-    except KeyboardInterrupt:
-        print("\nStopped by Ctrl-C.", file=sys.stderr)
-        return INTERRUPTED
+    except (KeyboardInterrupt, Terminated) as stop:  # while no run was under way
+        discard_unstarted()
+        print(f"\nStopped {by_what(stop)}. {how_to_begin(OwnFolder.folder)}", file=sys.stderr)
+        return stop.exit_code if isinstance(stop, Terminated) else INTERRUPTED
     except BrokenPipeError:  # the reader of a help text (head, less) has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except OSError as error:  # of Hydra, which makes the run's folder before the run begins
@@ -82,6 +78,19 @@ def command(conf_dir: Path, hydra_main: Callable[[], object]) -> int:
         if folder is not None:
             discard(folder, folder)
         return _refuse(str(told))
+    return 0
+
+
+def _run(conf_dir: Path, hydra_main: Callable[[], object]) -> int:
+    refuse_secrets(sys.argv[1:])
+    given = split(continued(with_literal_paths(sys.argv[1:])))
+    if given.starts_jobs:
+        check_command(given.overrides, conf_dir, given.multirun)
+        given = resumed(given, conf_dir)
+    sys.argv[1:] = [*given.options, *given.overrides]  # Hydra does not understand options between overrides
+    if given.starts_jobs and given.multirun:
+        return run_sweep(hydra_main)
+    hydra_main()
     return 0
 
 

@@ -14,9 +14,11 @@ from typing import Any
 from concrete_dropout.cli.evaluation_request import HELP, Request, for_agents, for_networks, parse
 from concrete_dropout.cli.paths import shortest
 from concrete_dropout.cli.secret import refuse_secrets
+from concrete_dropout.cli.stopped import by_what
 from concrete_dropout.cli.trust import Trust
 from concrete_dropout.errors import UserError, as_user_error
 from concrete_dropout.runfolder import RunFolder
+from concrete_dropout.signals import Terminated, terminable
 
 FAILED, USER_ERROR, INTERRUPTED = 1, 2, 130
 TRACEBACK = "--traceback"
@@ -31,15 +33,16 @@ def evaluate_command(arguments: Sequence[str], conf_dir: Path) -> int:
     shows_traceback = TRACEBACK in arguments or os.environ.get("HYDRA_FULL_ERROR") == "1"
     try:
         refuse_secrets(arguments)
-        return _evaluate(parse([argument for argument in arguments if argument != TRACEBACK]), conf_dir)
+        with terminable():
+            return _evaluate(parse([argument for argument in arguments if argument != TRACEBACK]), conf_dir)
     except UserError as error:
         return _failed(str(error), USER_ERROR, shows_traceback)
     except OSError as error:
         told = as_user_error(error) or error
         return _failed(f"{told} What is finished is kept", FAILED, shows_traceback)
-    except KeyboardInterrupt:
-        print("\nStopped by Ctrl-C.", file=sys.stderr)
-        return INTERRUPTED
+    except (KeyboardInterrupt, Terminated) as stop:
+        print(f"\nStopped {by_what(stop)}. Nothing had begun: start again.", file=sys.stderr)
+        return stop.exit_code if isinstance(stop, Terminated) else INTERRUPTED
     except Exception as error:
         message = f"{type(error).__name__}: {str(error).partition(chr(10))[0]}. {TRACEBACK} shows where it came from"
         return _failed(message, FAILED, shows_traceback)

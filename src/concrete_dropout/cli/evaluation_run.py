@@ -27,8 +27,9 @@ from concrete_dropout.cli.paths import shortest
 from concrete_dropout.cli.trust import Trust
 from concrete_dropout.errors import UserError
 from concrete_dropout.evaluation import Foreign, Plan, Store, Subject, Unit, evaluate_unit, planned_units
+from concrete_dropout.folderlock import alone_in
 from concrete_dropout.report.evaluation import build_evaluation_page
-from concrete_dropout.runfolder import EVALUATION, EVALUATION_PAGE, EVALUATION_TABLE
+from concrete_dropout.runfolder import EVALUATION, EVALUATION_PAGE, EVALUATION_TABLE, new_folder
 from concrete_dropout.tasks import ClassificationTask, SegmentationTask
 
 FILE_WIDTH, DAY = 140, 86_400.0
@@ -45,7 +46,7 @@ class EvaluationStopped(BaseException):
 
     def __init__(self, number: int, folder: Path) -> None:
         super().__init__(number)
-        self.exit_code, self.folder = 128 + number, folder
+        self.number, self.exit_code, self.folder = number, 128 + number, folder
 
 
 def evaluate_networks(request: Request, conf_dir: Path) -> None:
@@ -61,25 +62,27 @@ def evaluate_networks(request: Request, conf_dir: Path) -> None:
     subjects = load_subjects(request, device_of(request.device), Trust(request.trust, conf_dir))
     plan = plan_of(request, subjects)
     foreign = other_data(request, subjects[0], plan.shift_part, conf_dir)
-    folder = request.out or _new_folder(find_checkpoint(request.ckpt[0]))
-    store = Store(folder, facts_of(request, plan, subjects))
     passes = [
         (unit, subject, subject.num_batches(unit.part, foreign.get(unit.shift)) * max(max(unit.counts), 1))
         for subject in subjects
         for unit in planned_units(plan, [subject])
     ]
-    _print_start(console, subjects, plan, request, folder, len(passes))
-    with _stoppable(folder):
+    folder = request.out or _new_folder(find_checkpoint(request.ckpt[0]))
+    is_new = request.out is None
+    with alone_in(folder, "name another folder with out=...", is_new=is_new), _stoppable(folder):
+        store = Store(folder, facts_of(request, plan, subjects))
+        _print_start(console, subjects, plan, request, folder, len(passes))
         try:
+            store.files.remove_unfinished()
             store.write(state="running")
             _make(passes, plan, store, foreign, console)
             store.write(state="finished", ended=_now())
             build_evaluation_page(folder)
-        except KeyboardInterrupt:
+        except (KeyboardInterrupt, EvaluationStopped) as stop:
             _close(store, "stopped")
-            raise EvaluationStopped(signal.SIGINT, folder) from None
-        except BaseException as error:
-            _close(store, "stopped" if isinstance(error, EvaluationStopped) else "failed")
+            raise EvaluationStopped(getattr(stop, "number", signal.SIGINT), folder) from None
+        except BaseException:
+            _close(store, "failed")
             raise
     print_tables(store.files.read_json(EVALUATION), console)
     console.print()
@@ -162,7 +165,7 @@ def _new_folder(checkpoint: Path) -> Path:
     above = next(path for path in folder.parents if path.exists())
     if not os.access(above, os.W_OK):
         raise UserError(f"{above} cannot be written to: name a folder for the results with out=...")
-    return folder
+    return new_folder(folder)
 
 
 def _print_start(

@@ -20,13 +20,13 @@ from hydra.types import RunMode
 from omegaconf import DictConfig, ListConfig, OmegaConf
 
 from concrete_dropout import runfolder
+from concrete_dropout.cli.occupancy import is_first_process
 from concrete_dropout.errors import UserError
 from concrete_dropout.runfolder import RunFolder
 
 JOB, SWEEP = runfolder.JOB, runfolder.SWEEP
 FINISHED, FAILED, RUNNING = "finished", "failed", "running"
 NOT_OF_THE_SWEEP = ("resume", "hydra.sweep.dir", "hydra.mode")  # in which the command that takes it up again differs
-RANKS = ("SLURM_PROCID", "RANK")
 
 
 class JobRecords(Callback):
@@ -129,8 +129,7 @@ def _swept(arguments: Sequence[str]) -> list[str]:
 
 def _is_of_a_sweep(config: DictConfig) -> bool:
     """Whether this is the first process of a sweep's job."""
-    rank = next((os.environ[name] for name in RANKS if os.environ.get(name)), "0")
-    return bool(config.hydra.mode == RunMode.MULTIRUN and rank == "0")
+    return bool(config.hydra.mode == RunMode.MULTIRUN and is_first_process())
 
 
 def _now() -> str:

@@ -13,10 +13,12 @@ from typing import Any
 
 from concrete_dropout.cli.paths import unquoted
 from concrete_dropout.cli.secret import refuse_secrets
+from concrete_dropout.cli.stopped import by_what
 from concrete_dropout.cli.trust import Trust
 from concrete_dropout.cli.typecheck import closest
 from concrete_dropout.errors import UserError, as_user_error
 from concrete_dropout.memory import is_out_of_memory
+from concrete_dropout.signals import Terminated, terminable
 
 HELP = """Apply a trained network to your own files.
 
@@ -66,7 +68,8 @@ EXAMPLES
   python predict.py ckpt=outputs/mnist/TIME --deploy
 
 EXIT CODES
-  0 all files are done | 1 some files were refused, or writing failed | 2 the command was refused | 130 Ctrl-C
+  0 all files are done | 1 some files were refused, or writing failed | 2 the command was refused
+  130 stopped by Ctrl-C | 143 by SIGTERM
 """
 FAILED, USER_ERROR, INTERRUPTED = 1, 2, 130
 MASKS, MISSING, UNKNOWN = ("concrete", "bernoulli"), ("error", "skip", "mean"), ("error", "zeros")
@@ -106,7 +109,8 @@ def predict_command(arguments: Sequence[str], conf_dir: Path | None = None) -> i
         # torch takes seconds to import: not for --help and misspelled keys
         from concrete_dropout.cli.predict_run import deploy, predict
 
-        return (deploy if request.deploy else predict)(request, Trust(request.trust, conf_dir))
+        with terminable():
+            return (deploy if request.deploy else predict)(request, Trust(request.trust, conf_dir))
     except UserError as error:
         if shows_traceback:
             traceback.print_exc()
@@ -123,9 +127,9 @@ def predict_command(arguments: Sequence[str], conf_dir: Path | None = None) -> i
         way_out = "Take fewer mc_samples, smaller pictures or another device. What is finished is kept"
         print(f"\nError: there is not enough memory. {way_out}", file=sys.stderr)
         return FAILED
-    except KeyboardInterrupt:
-        print("\nStopped by Ctrl-C.", file=sys.stderr)
-        return INTERRUPTED
+    except (KeyboardInterrupt, Terminated) as stop:
+        print(f"\nStopped {by_what(stop)}. Nothing had begun: start again.", file=sys.stderr)
+        return stop.exit_code if isinstance(stop, Terminated) else INTERRUPTED
 
 
 def parse(arguments: Sequence[str]) -> Request:

@@ -13,10 +13,12 @@ import torch
 from concrete_dropout.cli.paths import shortest
 from concrete_dropout.cli.predict import FAILED, INTERRUPTED, Request
 from concrete_dropout.cli.saved_model import SavedModel, load_saved_model
+from concrete_dropout.cli.stopped import by_what
 from concrete_dropout.cli.trust import Trust
 from concrete_dropout.data.picture_file import SUFFIXES as PICTURES
 from concrete_dropout.data.recipes import PictureRecipe, SceneRecipe, TableRecipe
 from concrete_dropout.errors import UserError
+from concrete_dropout.folderlock import alone_in
 from concrete_dropout.memory import GB
 from concrete_dropout.prediction.journal import Journal
 from concrete_dropout.prediction.outcome import Predictor
@@ -26,7 +28,8 @@ from concrete_dropout.prediction.scenes import ScenePredictor
 from concrete_dropout.prediction.settings import MissingRows, Settings, UnknownCategories
 from concrete_dropout.prediction.sources import TABLES, Source, find_sources, stems
 from concrete_dropout.prediction.tables import TablePredictor
-from concrete_dropout.runfolder import RunFolder
+from concrete_dropout.runfolder import RunFolder, new_folder
+from concrete_dropout.signals import Terminated
 from concrete_dropout.tasks import ClassificationTask, RegressionTask, SegmentationTask, Task
 
 TABLE, SUMMARY, CLASSES = "predictions.csv", "predictions.json", "classes.csv"
@@ -38,23 +41,27 @@ def predict(request: Request, trust: Trust) -> int:
     model = load_saved_model(request.ckpt, trust)
     model.task.to(_device(request.device))
     settings = settings_of(request, model)
-    folder = request.output or model.run_folder / "predictions" / f"{datetime.now():%Y-%m-%d_%H-%M-%S}"
+    folder = request.output or model.run_folder / "predictions" / f"{datetime.now():%Y-%m-%d_%H-%M-%S-%f}"
     if folder.is_file():
         raise UserError(f"output={folder} is a file: name a folder")
     suffixes = TABLES if isinstance(model.recipe, TableRecipe) else PICTURES
     sources = find_sources(str(request.input), model.recipe.kind, suffixes, folder)
     model.task.mask = settings.mask
-    predictor = predictor_of(model, settings, folder, sources, request.memory)
-    _print_start(model, settings, sources, folder)
-    journal = Journal(folder, settings.fingerprint(model.sha256))
-    try:
-        tally = predict_all(predictor, sources, journal, request.strict)
-    except KeyboardInterrupt:
-        place = shlex.quote(f"output={shortest(folder)}")
-        way_on = f"The same command with {place} goes on; finished files are left alone"
-        print(f"\nStopped by Ctrl-C. {way_on}.", file=sys.stderr)
-        return INTERRUPTED
-    _write(folder, request, model, settings, sources, tally)
+    if request.output is None:
+        folder = new_folder(folder)
+    with alone_in(folder, "name another folder with output=...", is_new=request.output is None):
+        RunFolder(folder).remove_unfinished()
+        predictor = predictor_of(model, settings, folder, sources, request.memory)
+        _print_start(model, settings, sources, folder)
+        journal = Journal(folder, settings.fingerprint(model.sha256))
+        try:
+            tally = predict_all(predictor, sources, journal, request.strict)
+            _write(folder, request, model, settings, sources, tally)
+        except (KeyboardInterrupt, Terminated) as stop:
+            place = shlex.quote(f"output={shortest(folder)}")
+            way_on = f"The same command with {place} goes on; finished files are left alone"
+            print(f"\nStopped {by_what(stop)}. {way_on}.", file=sys.stderr)
+            return stop.exit_code if isinstance(stop, Terminated) else INTERRUPTED
     _print_end(folder, tally, len(sources))
     return FAILED if tally.refused else 0
 

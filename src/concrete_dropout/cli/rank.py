@@ -9,18 +9,20 @@ import signal
 import sys
 from pathlib import Path
 
-from omegaconf import OmegaConf
-
-from concrete_dropout.cli.ranks import JOB, tell
-from concrete_dropout.cli.run import run
-
+JOB = "CONCRETE_DROPOUT_JOB"
 PR_SET_PDEATHSIG = 1
 
 
 def main() -> int:
     """Make the run that the job's file describes; returns the exit code."""
-    _end_with_the_parent()
     job = json.loads(Path(os.environ[JOB]).read_text())
+    _end_with_the_parent(job["parent"])
+    # Lightning takes seconds to import: a parent may be killed meanwhile
+    from omegaconf import OmegaConf
+
+    from concrete_dropout.cli.ranks import tell
+    from concrete_dropout.cli.run import run
+
     sys.argv = job["argv"]  # which run.json is to name
     try:
         run(OmegaConf.create(job["config"]), Path(job["folder"]), Path(job["conf_dir"]))
@@ -30,11 +32,11 @@ def main() -> int:
     return 0
 
 
-def _end_with_the_parent() -> None:
+def _end_with_the_parent(parent: int) -> None:
     """A parent that is killed can end nobody: the kernel shall do it, where it is Linux."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-        if os.getppid() == 1:  # it was killed before
+        if os.getppid() != parent:  # it was killed before
             sys.exit(1)
 
 

@@ -29,7 +29,7 @@ import pytorch_lightning as pl
 from lightning_fabric.plugins.environments.slurm import SLURMEnvironment
 from omegaconf import DictConfig
 from pytorch_lightning.strategies.launchers import _SubprocessScriptLauncher
-from torch.distributed.elastic.multiprocessing import DefaultLogsSpecs, SignalException
+from torch.distributed.elastic.multiprocessing import DefaultLogsSpecs, SignalException, SubprocessContext
 from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
 from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
@@ -42,6 +42,8 @@ from concrete_dropout.runfolder import RUN, RunFolder
 
 JOB = "CONCRETE_DROPOUT_JOB"  # in the environment of a rank: the file that says what to run
 GRACE = 30  # seconds for a checkpoint before a process that was asked to end is killed
+FAILED_GRACE = 15  # the same when another one has failed: there is nothing to save that can be saved
+KEEP_ALIVE = 10**7  # seconds: the launcher waits for machines by the clock, which may jump, and here is one machine
 STOPPED = {128 + number: number for number in (signal.SIGINT, signal.SIGTERM, *ANNOUNCED)}
 
 
@@ -71,7 +73,15 @@ def run_on_ranks(cfg: DictConfig, folder: Path, conf_dir: Path, processes: int) 
     place = Path(tempfile.mkdtemp(prefix="concrete_dropout_"))
     job = place / "job.json"
     job.write_text(
-        json.dumps({"config": plain(cfg), "folder": str(folder), "conf_dir": str(conf_dir), "argv": sys.argv})
+        json.dumps(
+            {
+                "config": plain(cfg),
+                "folder": str(folder),
+                "conf_dir": str(conf_dir),
+                "argv": sys.argv,
+                "parent": os.getpid(),
+            }
+        )
     )
     settings = LaunchConfig(
         min_nodes=1,
@@ -80,6 +90,7 @@ def run_on_ranks(cfg: DictConfig, folder: Path, conf_dir: Path, processes: int) 
         run_id=uuid.uuid4().hex,
         rdzv_backend="c10d",
         rdzv_endpoint="localhost:0",  # any free port: several jobs may run at the same time
+        rdzv_configs={"keep_alive_interval": KEEP_ALIVE},
         local_addr="localhost",
         max_restarts=0,
         monitor_interval=0.1,
@@ -88,7 +99,7 @@ def run_on_ranks(cfg: DictConfig, folder: Path, conf_dir: Path, processes: int) 
         signals_to_handle="SIGTERM",
     )
     try:
-        with _environment(JOB, str(job)), _quiet("torch.distributed.elastic"), _signals(came):
+        with _environment(JOB, str(job)), _quiet("torch.distributed.elastic"), _in_time(), _signals(came):
             elastic_launch(settings, sys.executable)("-m", "concrete_dropout.cli.rank")
     except SignalException as stopped:
         number = came[0] if came else signal.Signals(stopped.sigval)
@@ -102,7 +113,7 @@ def run_on_ranks(cfg: DictConfig, folder: Path, conf_dir: Path, processes: int) 
 def tell(error: BaseException) -> None:
     """In a rank: leave the error for the process that has started it."""
     note = {
-        "time": time.time_ns(),
+        "time": time.monotonic(),  # the same for all processes of a machine, and no clock that is set
         "refused": isinstance(error, UserError),
         "message": str(error) if isinstance(error, UserError) else f"{type(error).__name__}: {error}".rstrip(": "),
         "traceback": "".join(traceback.format_exception(error)),
@@ -115,8 +126,10 @@ def _error(failed: ChildFailedError, place: Path, folder: Path, before: dict[str
 
     ``before`` is run.json as it was: where it is the same now, the run was refused, and its record stays as it is.
     """
-    stopped = [STOPPED[f.exitcode] for f in failed.failures.values() if f.exitcode in STOPPED]
-    if stopped:
+    codes = [failure.exitcode for failure in failed.failures.values()]
+    stopped = [STOPPED[code] for code in codes if code in STOPPED]
+    # Beside one that has failed, the others were stopped by the launcher.
+    if stopped and all(code in STOPPED or code == -signal.SIGTERM for code in codes):
         return Stopped(stopped[0], folder)
     rank, note = _first(failed, place)
     message = str(note["message"])
@@ -138,7 +151,7 @@ def _first(failed: ChildFailedError, place: Path) -> tuple[int, dict[str, Any]]:
     first = min(notes.items(), key=lambda entry: entry[1]["time"], default=None)
     codes = {rank: failure.exitcode for rank, failure in sorted(failed.failures.items())}
     killed = [rank for rank, code in codes.items() if code < 0 and code != -signal.SIGTERM]
-    waited = first is not None and time.time() - first[1]["time"] / 1e9 > GRACE - 1
+    waited = first is not None and time.monotonic() - first[1]["time"] > FAILED_GRACE - 1
     if first is not None and (not killed or waited):
         return first
     rank = killed[0] if killed else next(iter(codes))
@@ -157,6 +170,24 @@ def _environment(name: str, value: str) -> Iterator[None]:
     finally:
         os.environ.clear()
         os.environ.update(before)
+
+
+@contextmanager
+def _in_time() -> Iterator[None]:
+    """When a process fails, the launcher gives the others less time to end than it has as its default.
+
+    One that waits for the failed one, or is in the middle of a long test, does not end by being asked to.
+    """
+    before = SubprocessContext.close
+
+    def close(self: SubprocessContext, death_sig: signal.Signals | None = None, timeout: int = FAILED_GRACE) -> None:
+        before(self, death_sig, timeout)
+
+    SubprocessContext.close = close  # type: ignore[method-assign, assignment]
+    try:
+        yield
+    finally:
+        SubprocessContext.close = before  # type: ignore[method-assign]
 
 
 @contextmanager

@@ -34,10 +34,12 @@ from concrete_dropout.cli.ranks import is_rank, processes_to_start, run_on_ranks
 from concrete_dropout.cli.run_log import logging_to, run_log
 from concrete_dropout.cli.stopped import Stopped, failed
 from concrete_dropout.cli.summary import print_start, print_summary
+from concrete_dropout.cli.wandb_run import close_wandb
 from concrete_dropout.errors import UserError
 from concrete_dropout.heartbeat import beating
 from concrete_dropout.report import build_run_report
 from concrete_dropout.runfolder import CHECKPOINTS, CONFIG, CONFIG_DIFF, RUN, SUMMARY, RunFolder
+from concrete_dropout.signals import Terminated, check_terminated, terminable
 
 
 def run(cfg: DictConfig, folder: Path, conf_dir: Path) -> dict[str, float]:
@@ -147,12 +149,14 @@ def recording(record: Ending, folder: Path, is_first: bool = True) -> Iterator[N
     Raises:
         Stopped: in place of what Ctrl-C and signals raise.
     """
+    check_terminated()  # a run before this one may have come to its end all the same
     # What is known so far: the record itself starts with the trainer, which may never come to that.
     if is_first:
+        RunFolder(folder).remove_unfinished()
         RunFolder(folder).update_json(RUN, **record.facts, state="running", error=None, ended=None)
     run_log.info("started: %s", record.facts.get("command"))
     try:
-        with beating(folder) if is_first else nullcontext():
+        with terminable(), beating(folder) if is_first else nullcontext():
             yield
         record.finish()
         run_log.info("finished")
@@ -166,20 +170,18 @@ def recording(record: Ending, folder: Path, is_first: bool = True) -> Iterator[N
         _note_failure(record, error)
         raise
     finally:
-        if "wandb" in sys.modules:  # otherwise the next job of a sweep would write into this run
-            try:
-                sys.modules["wandb"].finish()
-            except Exception as error:  # its process is gone
-                run_log.warning("the W&B run could not be closed: %s: %s", type(error).__name__, error)
-        if is_first:
-            _write_report(folder)
+        try:
+            with terminable():
+                _close(folder, is_first)
+        except (KeyboardInterrupt, Terminated) as error:  # all else is on disk, and the report can be made again
+            raise Stopped(received(error), folder) from error
 
 
 def received(error: BaseException) -> signal.Signals:
     """The signal behind what a trainer raises when it is stopped."""
     if isinstance(error, StopSignal):
         return error.number
-    return signal.SIGTERM if isinstance(error, SIGTERMException) else signal.SIGINT
+    return signal.SIGTERM if isinstance(error, (SIGTERMException, Terminated)) else signal.SIGINT
 
 
 def log_config(trainer: pl.Trainer, config: Mapping[str, Any]) -> None:
@@ -195,6 +197,13 @@ def _note_failure(record: Ending, error: BaseException) -> None:
         record.fail(error)
     except OSError as trouble:
         run_log.info("the end of the run could not be recorded: %s", trouble)
+
+
+def _close(folder: Path, is_first: bool) -> None:
+    """The end of W&B's run, and a report."""
+    close_wandb()
+    if is_first:
+        _write_report(folder)
 
 
 def _write_report(folder: Path) -> None:

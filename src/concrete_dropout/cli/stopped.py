@@ -10,7 +10,8 @@ from concrete_dropout.cli.jobs import saved_overrides
 from concrete_dropout.cli.overrides import override
 from concrete_dropout.cli.paths import shortest
 from concrete_dropout.cli.trust import OVERRIDES, must_be_repeated
-from concrete_dropout.runfolder import CHECKPOINTS, REPORT, RUN, RunFolder
+from concrete_dropout.runfolder import CHECKPOINTS, REPORT, RUN, STUDY, SWEEP, RunFolder
+from concrete_dropout.signals import Terminated
 
 failed: set[Path] = set()  # folders of runs that failed in this process: a full disk takes no record of that
 
@@ -46,14 +47,29 @@ def of_several(folder: Path) -> str:
     return next((kind for kind in ("sweep", "study") if (folder.parent / f"{kind}.json").is_file()), "")
 
 
+def by_what(stop: BaseException) -> str:
+    """The signal behind an exception, in words."""
+    return "by SIGTERM" if isinstance(stop, Terminated) else "by Ctrl-C"
+
+
+def how_to_begin(folder: Path | None) -> str:
+    """Sentences for the user, where a command was stopped while none of its runs was under way."""
+    if folder is not None and (folder / SWEEP).is_file():
+        return "Go on with the sweep by the same command and resume=true"
+    if folder is not None and (folder / STUDY).is_file():
+        return f"Go on with the study by the same command and {_same_folder(folder)}"
+    if folder is not None and (folder / RUN).is_file():
+        return how_to_continue(folder)
+    return "Nothing had begun: start again."
+
+
 def how_to_continue(folder: Path) -> str:
     """Sentences for the user: the command that goes on, and where the report is."""
     kind = of_several(folder)
     if kind == "sweep":
         return "Go on with the sweep by the same command and resume=true"
     if kind == "study":
-        place = shlex.quote(override("hydra.run.dir", shortest(folder.parent)))
-        return f"Go on with the study by the same command and {place}"
+        return f"Go on with the study by the same command and {_same_folder(folder.parent)}"
     record = RunFolder(folder).read_json(RUN) or {}
     # One that a signal has left in the first epoch is not in the record.
     last = (record.get("checkpoints") or {}).get("last") or f"{CHECKPOINTS}/last.ckpt"
@@ -65,6 +81,10 @@ def how_to_continue(folder: Path) -> str:
     if (folder / REPORT).is_file():
         lines += [f"What it has so far: {shortest(folder / REPORT)}"]
     return "\n".join(lines)
+
+
+def _same_folder(folder: Path) -> str:
+    return shlex.quote(override("hydra.run.dir", shortest(folder)))
 
 
 def way_on(folder: Path) -> str:

@@ -15,6 +15,7 @@ from omegaconf import DictConfig, OmegaConf, open_dict
 
 from concrete_dropout.cli.build import LAST
 from concrete_dropout.cli.jobs import FINISHED, SWEEP, texts
+from concrete_dropout.cli.orphans import ending_with_the_sweep
 from concrete_dropout.cli.overrides import override
 from concrete_dropout.cli.requeue import ask_for_requeue, was_requeued
 from concrete_dropout.cli.run_log import FILE_ONLY, logging_to
@@ -43,7 +44,7 @@ def run_job(cfg: DictConfig, folder: Path, run: Runner) -> float | None:
         return objective(own, folder)
     print(f"\n=== job {HydraConfig.get().job.num}: {label(own, folder)}", flush=True)
     try:
-        with _own_command(own):
+        with _own_command(own), ending_with_the_sweep():
             run(own, folder)
     except (UserError, RunFailedError):
         raise

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
+from concurrent.futures import BrokenExecutor
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from concrete_dropout.cli.stopped import Stopped
 from concrete_dropout.cli.study_plan import text
 from concrete_dropout.cli.survivors import running, wait_for_survivors
 from concrete_dropout.runfolder import CONFIG, RUN, STUDY, RunFolder
+from concrete_dropout.signals import Terminated
 
 CANDIDATE = "candidate"
 KINDS = {"sweep=grid_vs_concrete": "grid_vs_concrete"}
@@ -32,7 +34,7 @@ def run_sweep(hydra_main: Callable[[], object]) -> int:
     failed: list[dict[str, Any]] = []
     try:
         hydra_main()
-    except (Stopped, KeyboardInterrupt):
+    except (Stopped, Terminated, KeyboardInterrupt):
         folder = _begun()
         if folder is not None:
             close_sweep(folder, "interrupted")
@@ -41,7 +43,11 @@ def run_sweep(hydra_main: Callable[[], object]) -> int:
         folder = _begun()
         failed = [] if folder is None else _close_without(folder, error)
         if told(error) not in {job["error"] for job in failed} and not any(job.get("lost") for job in failed):
-            raise
+            if folder is None or not isinstance(error, BrokenExecutor):
+                raise
+            print(f"\nError: a process was gone before its job had begun: {first_line(error)}", file=sys.stderr)
+            print(_resume(folder), file=sys.stderr)
+            return 1
     else:
         folder = _begun()
         failed = [] if folder is None else close_sweep(folder)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import atexit
 import logging
+import sys
 from collections.abc import Callable
+from contextlib import suppress
 from functools import wraps
 from pathlib import Path
 from typing import Any
@@ -59,6 +62,29 @@ class WandbLogger(LightningsLogger):
     log_table = _harmless(LightningsLogger.log_table)
     log_image = _harmless(LightningsLogger.log_image)
     finalize = _harmless(LightningsLogger.finalize)
+
+
+def close_wandb() -> None:
+    """End the W&B run, if there is one: otherwise the next job of a sweep would write into it.
+
+    Where its process is gone, what is left of the connection goes too: the next job would take it for a new one.
+    """
+    if "wandb" not in sys.modules:
+        return
+    atexit.unregister(_disconnect)
+    atexit.register(_disconnect)  # in front of W&B's own, which fails with a traceback where its process is gone
+    wandb: Any = sys.modules["wandb"]
+    try:
+        wandb.finish()
+    except Exception as error:
+        _log.warning("the W&B run could not be closed: %s: %s", type(error).__name__, error)
+        _disconnect()
+
+
+def _disconnect() -> None:
+    wandb: Any = sys.modules["wandb"]
+    with suppress(Exception):
+        wandb.teardown()
 
 
 def earlier_id(folder: Path) -> str | None:

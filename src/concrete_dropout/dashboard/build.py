@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from concrete_dropout import runfolder
 from concrete_dropout.dashboard import page
@@ -22,11 +22,19 @@ from concrete_dropout.dashboard.links import link, shown
 from concrete_dropout.dashboard.pack import digest, packed, replace_file
 from concrete_dropout.dashboard.state import judge
 from concrete_dropout.errors import UserError
+from concrete_dropout.folderlock import alone_in
 
 FOLDER = "dashboard"
 DATA = "data"
 SAVE_EVERY = 10.0  # seconds between two copies of the cache in a long build
 Progress = Callable[[int, int], None]
+
+
+class Table(NamedTuple):
+    """The file with the table of all runs, and whether it was not there before."""
+
+    name: str
+    is_new: bool
 
 
 @dataclass(frozen=True)
@@ -70,8 +78,10 @@ def build_site(root: Path, out: Path | None = None, refresh: float = 0.0, progre
     out = root / FOLDER if out is None else out
     try:
         (out / DATA).mkdir(parents=True, exist_ok=True)
-        page.write(out)
-        return _build(root, out, refresh, progress, began)
+        with alone_in(out, wait=True):  # another one that watches the same runs
+            runfolder.RunFolder(out).remove_unfinished()
+            page.write(out)
+            return _build(root, out, refresh, progress, began)
     except OSError as error:
         raise UserError(f"{out} cannot be written ({error}): choose another place with --out") from error
 
@@ -95,14 +105,14 @@ def _build(root: Path, out: Path, refresh: float, progress: Progress | None, beg
             saved = time.monotonic()
     rows = [_row(root, out, place, entry) for place, entry in zip(runs, known, strict=True)]
     groups = describe_groups(root, out, [place for place in places if place.is_group], rows)
-    changed = _write_table(root, out, rows, groups, refresh)
+    table = _write_table(root, out, rows, groups, refresh)
     dropped = len(cache.entries) > len(runs)
     cache.keep({place.path for place in runs})
     if read or dropped:
         cache.save()
-    _remove_old(out, {name for entry in known for name, _, _ in entry["chunks"]})
+    _remove_old(out, {name for entry in known for name, _, _ in entry["chunks"]}, table.name)
     states = Counter(str(row["state"]) for row in rows)
-    return Site(out / page.INDEX, states, len(groups), read, rows, changed, time.monotonic() - began)
+    return Site(out / page.INDEX, states, len(groups), read, rows, table.is_new, time.monotonic() - began)
 
 
 def _read(root: Path, out: Path, place: Place) -> dict[str, Any]:
@@ -144,7 +154,7 @@ def _row(root: Path, out: Path, place: Place, entry: dict[str, Any]) -> dict[str
 
 def _write_table(
     root: Path, out: Path, rows: Sequence[dict[str, Any]], groups: Sequence[dict[str, Any]], refresh: float
-) -> bool:
+) -> Table:
     """The table of all runs under a name of its content, and after it the file that names it."""
     layers: dict[tuple[str, ...], int] = {}  # many runs have the same: their names are written once
     runs = [{**row, "layers": layers.setdefault(tuple(row["layers"]), len(layers))} for row in rows]
@@ -157,12 +167,15 @@ def _write_table(
         replace_file(target, packed(name, value))
     built = datetime.now(timezone.utc).isoformat(timespec="seconds")
     replace_file(out / DATA / "version.js", packed("version", {"table": version, "refresh": refresh, "built": built}))
-    return changed
+    return Table(target.name, changed)
 
 
-def _remove_old(out: Path, kept: set[str]) -> None:
-    """Files of runs that are gone, and all tables but the two newest: an open page may be about to load the last."""
-    tables = sorted((out / DATA).glob("table-*.js"), key=lambda path: path.stat().st_mtime_ns)
+def _remove_old(out: Path, kept: set[str], table: str) -> None:
+    """Files of runs that are gone, and all tables but this and the one before: an open page may be about to load it.
+
+    Times alone would not tell this one: clocks are put back.
+    """
+    tables = sorted((out / DATA).glob("table-*.js"), key=lambda path: (path.name == table, path.stat().st_mtime_ns))
     gone = [
         entry.path
         for entry in os.scandir(out / DATA)

@@ -50,7 +50,7 @@ def judge(
             return RUNNING, ""
         return CRASHED, f"its process is gone without a word (killed, or out of memory); last seen {told(beat)}"
     seen = max((files[name][0] / 1e9 for name in TRACES if name in files), default=0.0)
-    if moment - seen < SILENT_AFTER:
+    if abs(moment - seen) < SILENT_AFTER:  # files from the future are of before the clock was put back
         return RUNNING, ""
     if recorded.get("state") == "running":
         return CRASHED, f"no sign of life since {told(seen)}"

@@ -9,6 +9,9 @@ from pathlib import Path
 
 from concrete_dropout.errors import UserError, as_user_error
 from concrete_dropout.report.run import build_run_report
+from concrete_dropout.signals import Terminated, terminable
+
+INTERRUPTED = 130
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -25,13 +28,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
         help="folder of a run, of replicas or of a study, as train.py prints it",
     )
     code = 0
-    for folder in parser.parse_args(arguments).run_dir:
-        try:
-            print(build_run_report(folder))
-        except (UserError, OSError) as error:
-            # A folder that cannot be written to is the user's to mend as well.
-            print(f"\nError: {as_user_error(error) or error}", file=sys.stderr)
-            code = 2
+    try:
+        with terminable():
+            for folder in parser.parse_args(arguments).run_dir:
+                try:
+                    print(build_run_report(folder))
+                except (UserError, OSError) as error:
+                    # A folder that cannot be written to is the user's to mend as well.
+                    print(f"\nError: {as_user_error(error) or error}", file=sys.stderr)
+                    code = 2
+    except (KeyboardInterrupt, Terminated) as stop:
+        print("\nStopped. Reports that were there are as they were.", file=sys.stderr)
+        return stop.exit_code if isinstance(stop, Terminated) else INTERRUPTED
     return code
 
 

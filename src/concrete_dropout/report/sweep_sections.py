@@ -75,9 +75,12 @@ def seconds(members: Sequence[Member]) -> float | None:
     for member in members:
         run = member.record.run if member.record is not None else {}
         try:
-            total += (datetime.fromisoformat(run["ended"]) - datetime.fromisoformat(run["started"])).total_seconds()
+            taken = (datetime.fromisoformat(run["ended"]) - datetime.fromisoformat(run["started"])).total_seconds()
         except (KeyError, TypeError, ValueError):
             return None
+        if taken < 0:  # the clock was put back
+            return None
+        total += taken
     return total
 
 
