@@ -39,7 +39,7 @@ def test_resume_finds_its_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert sweeps_of(command[1:], CONF) == tmp_path / "digits"
     folder = sweep(tmp_path / "digits", "sweep_x", *command[1:])
     given = resumed(split([*command, "resume=true"]), CONF)
-    assert given.overrides[-1] == f"hydra.sweep.dir='{folder}'"
+    assert given.overrides[-1] == f"hydra.sweep.dir={folder}"
     assert resumed(split(command), CONF) == split(command)
     with pytest.raises(UserError, match="resume=true is for sweeps"):
         resumed(split(["seed=1", "resume=true"]), CONF)
@@ -69,6 +69,6 @@ def test_last_is_the_newest_checkpoint_of_the_experiment(tmp_path: Path, monkeyp
     assert last_checkpoint(["ckpt_path=last", "experiment=digits"]).parts[-4:-2] == ("digits", "newer")
     named = last_checkpoint(["ckpt_path=last", f"hydra.run.dir='{tmp_path}/synthetic/old'"])
     assert named.parts[-4:-2] == ("synthetic", "old")
-    assert continued(["ckpt_path=last", "seed=3"])[-1] == f"ckpt_path='{tmp_path}/synthetic/new/checkpoints/last.ckpt'"
+    assert continued(["ckpt_path=last", "seed=3"])[-1] == f"ckpt_path={tmp_path}/synthetic/new/checkpoints/last.ckpt"
     with pytest.raises(UserError, match="ckpt_path=last: there is no checkpoint"):
         last_checkpoint(["ckpt_path=last", "experiment=mnist"])
