@@ -78,8 +78,9 @@ def _acquired(path: Path, wait: bool) -> int | None:
                 return None
             if _is_at(path, descriptor):
                 owner = {"pid": os.getpid(), "host": socket.gethostname(), "command": " ".join(sys.argv)[:200]}
-                os.truncate(descriptor, 0)
-                os.write(descriptor, json.dumps(owner).encode())
+                with suppress(OSError):  # a full disk: the folder is taken all the same, by nobody knows whom
+                    os.truncate(descriptor, 0)
+                    os.write(descriptor, json.dumps(owner).encode())
                 return descriptor
         except BaseException:
             os.close(descriptor)

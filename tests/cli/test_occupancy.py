@@ -36,7 +36,7 @@ def test_a_clock_that_was_put_back_overwrites_nothing(tmp_path: Path, kind: str)
     start = OwnFolder().on_run_start if kind == "run" else OwnFolder().on_multirun_start
     start(given)
     assert given.hydra[kind].dir == str(tmp_path / "outputs" / "12-00-00-2")
-    assert f"hydra.{kind}.dir='{tmp_path}/outputs/12-00-00-2'" in given.hydra.overrides.hydra
+    assert f"hydra.{kind}.dir={tmp_path}/outputs/12-00-00-2" in given.hydra.overrides.hydra
     assert OwnFolder.folder == tmp_path / "outputs" / "12-00-00-2"
     assert (OwnFolder.folder / LOCK).is_file()
     discard_unstarted()

@@ -187,6 +187,7 @@ class WarmCommand(Command):
             "out": str(self._files["out"]),
             "err": str(self._files["err"]),
             "seconds": 3600,
+            "limits": {},
         }
         for path in self._files.values():
             path.touch()

@@ -43,7 +43,7 @@ def _value(value: Any) -> str:
 def text_of(argument: str) -> str:
     """The value of ``key=value`` as text, without Hydra's quotes and escapes; as it stands where that is no grammar.
 
-    >>> text_of("ckpt_path='it\\'s mine.ckpt'"), text_of("data.path=it's mine.csv")
+    >>> text_of(override("ckpt_path", "it's mine.ckpt")), text_of("data.path=it's mine.csv")
     ("it's mine.ckpt", "it's mine.csv")
     """
     is_single, value = _read(argument)
