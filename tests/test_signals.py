@@ -8,6 +8,8 @@ import textwrap
 
 import pytest
 
+from concrete_dropout.signals import Terminated, stop_behind
+
 HEAD = """
 import os, signal
 from concrete_dropout.signals import Terminated, check_terminated, terminable
@@ -57,3 +59,12 @@ def test_sigterm(name: str) -> None:
     code, _, expected = textwrap.dedent(CASES[name]).strip().rpartition("# ")
     done = subprocess.run([sys.executable, "-c", HEAD + code], capture_output=True, text=True, timeout=60)
     assert done.stdout.split() == expected.split(), done.stderr
+
+
+@pytest.mark.parametrize("stop", [KeyboardInterrupt(), Terminated()])
+def test_a_stop_is_found_behind_the_error_of_a_library(stop: BaseException) -> None:
+    error = ValueError("cannot be composed")
+    error.__cause__ = RuntimeError("on the way")
+    error.__cause__.__context__ = stop
+    assert stop_behind(error) is stop
+    assert stop_behind(ValueError("its own")) is None

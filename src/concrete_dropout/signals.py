@@ -61,6 +61,16 @@ def terminable(at_once: bool = False) -> Iterator[None]:
             signal.signal(signal.SIGTERM, before)
 
 
+def stop_behind(error: BaseException) -> KeyboardInterrupt | Terminated | None:
+    """The stop that a library has turned into an error of its own, if that is what it was."""
+    seen: BaseException | None = error
+    while seen is not None:
+        if isinstance(seen, (KeyboardInterrupt, Terminated)):
+            return seen
+        seen = seen.__cause__ or seen.__context__
+    return None
+
+
 def check_terminated() -> None:
     """Raise ``Terminated`` where SIGTERM came while somebody else had it, who had ended what was to be stopped."""
     handler = signal.getsignal(signal.SIGTERM)

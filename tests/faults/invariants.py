@@ -34,10 +34,9 @@ def broken_files(folder: Path) -> list[str]:
 
 
 def unfinished_files(folder: Path) -> list[str]:
-    """Temporary files, and locks of processes that are gone."""
+    """Temporary files. A lock file that a killed process left behind locks nothing: see ``held_locks``."""
     found = [path for path in files_of(folder, hidden=True) if not path.name.startswith(".report.html.")]
-    # The lock of a cache is empty, and stays: see data.image_cache.
-    left = [path for path in found if path.name.endswith(".tmp") or (path.name == ".lock" and path.stat().st_size)]
+    left = [path for path in found if path.name.endswith(".tmp")]
     return [str(path.relative_to(folder)) for path in left]
 
 

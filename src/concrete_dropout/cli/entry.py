@@ -32,7 +32,7 @@ from concrete_dropout.cli.sweep_end import run_sweep
 from concrete_dropout.cli.trust import OVERRIDES, check_saved_override
 from concrete_dropout.errors import RunFailedError, UserError, as_user_error
 from concrete_dropout.memory import memory_error
-from concrete_dropout.signals import Terminated, terminable
+from concrete_dropout.signals import Terminated, stop_behind, terminable
 
 LAST = "last"  # in place of a path: the checkpoint of the newest run
 FAILED, USER_ERROR, INTERRUPTED = 1, 2, 130
@@ -59,15 +59,14 @@ def command(conf_dir: Path, hydra_main: Callable[[], object]) -> int:
     except RunFailedError as error:
         return _refuse(f"{error}. run.log of its folder has the traceback", FAILED)
     except (HydraException, OmegaConfBaseException) as error:
-        return _refuse(str(error).strip())
+        behind = stop_behind(error)
+        return _refuse(str(error).strip()) if behind is None else _stopped(behind)
     except Stopped as stopped:
         _print_so_far(stopped.folder)
         print(f"\nStopped {stopped}. {how_to_continue(stopped.folder)}", file=sys.stderr)
         return stopped.exit_code
-    except (KeyboardInterrupt, Terminated) as stop:  # while no run was under way
-        discard_unstarted()
-        print(f"\nStopped {by_what(stop)}. {how_to_begin(OwnFolder.folder)}", file=sys.stderr)
-        return stop.exit_code if isinstance(stop, Terminated) else INTERRUPTED
+    except (KeyboardInterrupt, Terminated) as stop:
+        return _stopped(stop)
     except BrokenPipeError:  # the reader of a help text (head, less) has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except OSError as error:  # of Hydra, which makes the run's folder before the run begins
@@ -79,6 +78,13 @@ def command(conf_dir: Path, hydra_main: Callable[[], object]) -> int:
             discard(folder, folder)
         return _refuse(str(told))
     return 0
+
+
+def _stopped(stop: KeyboardInterrupt | Terminated) -> int:
+    """The end of a command that was stopped while no run was under way."""
+    discard_unstarted()
+    print(f"\nStopped {by_what(stop)}. {how_to_begin(OwnFolder.folder)}", file=sys.stderr)
+    return stop.exit_code if isinstance(stop, Terminated) else INTERRUPTED
 
 
 def _run(conf_dir: Path, hydra_main: Callable[[], object]) -> int:
