@@ -81,7 +81,7 @@ def learning(record: Record, layers: list[Layer]) -> Section:
             figure(
                 made,
                 "True rewards of the policy that function draws promise most of, and of the best scout, which climbed "
-                "the mean model alone. Where the first is higher, planning under uncertainty paid.",
+                "the mean model alone. What planning under uncertainty is worth; several seeds are needed to tell.",
             )
         )
     return Section("learning", "Learning", join(parts))
