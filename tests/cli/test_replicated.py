@@ -5,10 +5,12 @@ from pathlib import Path
 import pytest
 import torch
 
+from concrete_dropout import kl_divergence
 from concrete_dropout.cli.compose import compose_config
-from concrete_dropout.cli.replicated import grid_points, run_replicas
+from concrete_dropout.cli.replicated import build_replicas, grid_points, run_replicas
 from concrete_dropout.errors import UserError
 from concrete_dropout.runfolder import REPLICA_LABELS, REPLICAS, RUN, RunFolder
+from concrete_dropout.tasks.replicas import ReplicatedTask
 
 CONF = Path(__file__).parents[2] / "conf"
 TINY = ["trainer=cpu", "trainer.max_steps=4", "model.hidden=[8]", "task.test_samples=3", "logger=none"]
@@ -81,3 +83,15 @@ def test_every_replica_has_a_checkpoint_of_its_own(folder: Path) -> None:
     ]
     weights = [state["network.network.layers.1.weight"] for state in states]
     assert not torch.equal(weights[0], weights[1])
+
+
+@pytest.mark.parametrize(
+    ("grid", "overrides"),
+    [("{dropout.length_scale:[0.1,3.0]}", []), ("{dropout.p:[0.05,0.6],dropout.length_scale:[1.0]}", ["dropout=fixed"])],
+)
+def test_each_replica_has_its_own_prior(grid: str, overrides: list[str], tmp_path: Path) -> None:
+    cfg = compose_config([f"replicas.grid={grid}", *TINY, *overrides], CONF, run_dir=tmp_path)
+    tasks = [task for _, task in build_replicas(cfg, tmp_path)[1]]
+    alone = [kl_divergence(task.network).item() for task in tasks]
+    assert ReplicatedTask(tasks).stacked.kl().tolist() == pytest.approx(alone, rel=1e-5)
+    assert alone[0] != pytest.approx(alone[1], rel=0.01)

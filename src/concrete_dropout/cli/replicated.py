@@ -25,7 +25,8 @@ from concrete_dropout.tasks.replicas import ReplicatedTask
 
 ALL = "all"
 SPLIT = "data.split"
-VARIABLE = ("seed", "dropout.init_p", "data.")  # what may differ between replicas: nothing that changes the network
+# What may differ between replicas: nothing that changes the network.
+VARIABLE = ("seed", "dropout.init_p", "dropout.p", "dropout.length_scale", "task.kl_weight", "data.")
 
 
 def run_replicas(cfg: DictConfig, folder: Path, conf_dir: Path) -> None:
@@ -77,8 +78,9 @@ def grid_points(cfg: DictConfig) -> list[dict[str, Any]]:
 def _values(cfg: DictConfig, key: str, options: Any) -> list[Any]:
     if not any(key == name or (name.endswith(".") and key.startswith(name)) for name in VARIABLE):
         raise UserError(
-            f"replicas.grid cannot vary {key}: replicas share everything but seed, dropout.init_p and data.*; for "
-            f"other keys make a sweep: python train.py -m {key}=..."
+            f"replicas.grid cannot vary {key}: replicas share everything but "
+            f"{', '.join(name + '*' * name.endswith('.') for name in VARIABLE)}; for other keys make a sweep: "
+            f"python train.py -m {key}=..."
         )
     if options == ALL and key == SPLIT:
         return list(range(num_splits(cfg.data.data_dir, cfg.data.name)))
