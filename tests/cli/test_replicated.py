@@ -87,7 +87,10 @@ def test_every_replica_has_a_checkpoint_of_its_own(folder: Path) -> None:
 
 @pytest.mark.parametrize(
     ("grid", "overrides"),
-    [("{dropout.length_scale:[0.1,3.0]}", []), ("{dropout.p:[0.05,0.6],dropout.length_scale:[1.0]}", ["dropout=fixed"])],
+    [
+        ("{dropout.length_scale:[0.1,3.0]}", []),
+        ("{dropout.p:[0.05,0.6],dropout.length_scale:[1.0]}", ["dropout=fixed"]),
+    ],
 )
 def test_each_replica_has_its_own_prior(grid: str, overrides: list[str], tmp_path: Path) -> None:
     cfg = compose_config([f"replicas.grid={grid}", *TINY, *overrides], CONF, run_dir=tmp_path)
