@@ -14,6 +14,7 @@ import pytest
 from tests.docs import result_runs as runs
 from tools.measured.command import add, main
 from tools.measured.experiments import EXPERIMENTS, experiment_of
+from tools.measured.kept import calibration_table, history_table, maps_table, sources_table
 from tools.measured.store import read_rows, write_rows
 
 from concrete_dropout.errors import UserError
@@ -21,6 +22,8 @@ from concrete_dropout.runfolder import RUN, STUDY, RunFolder
 
 ROOT = Path(__file__).parents[2]
 MODULES = [f"tools.measured.{path.stem}" for path in sorted((ROOT / "tools" / "measured").glob("[a-z]*.py"))]
+
+BESIDE = (calibration_table, history_table, maps_table, sources_table)
 
 
 def rows_of(results: Path, name: str) -> list[dict[str, str]]:
@@ -112,8 +115,8 @@ def test_adding_again_in_any_order_changes_nothing(folders: list[Path], results:
     for folder in shuffled:
         add(tmp_path, [folder])
     add(tmp_path, folders)
-    assert {path.name: path.read_text() for path in tmp_path.iterdir()} == {
-        path.name: path.read_text() for path in results.iterdir()
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == {
+        path.name: path.read_bytes() for path in results.iterdir()
     }
 
 
@@ -213,8 +216,9 @@ def test_the_command_itself(tmp_path: Path) -> None:
 
 
 def test_the_files_of_this_repository_are_as_the_tool_writes_them(tmp_path: Path) -> None:
-    for experiment in EXPERIMENTS:
-        path = ROOT / "docs" / "results" / f"{experiment.name}.csv"
+    beside = [make(experiment) for experiment in EXPERIMENTS for make in BESIDE]
+    for table in (*EXPERIMENTS, *beside):
+        path = ROOT / "docs" / "results" / f"{table.name}.csv"
         if path.is_file():
-            write_rows(tmp_path, experiment, read_rows(path.parent, experiment))
+            write_rows(tmp_path, table, read_rows(path.parent, table))
             assert (tmp_path / path.name).read_text() == path.read_text(), path.name

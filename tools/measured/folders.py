@@ -12,7 +12,7 @@ import yaml
 from concrete_dropout.errors import UserError
 from concrete_dropout.report.record import SIGNS, Record, read_record
 from concrete_dropout.report.replica_record import Replicas, is_replicated, read_replicas
-from concrete_dropout.report.study_record import Study, is_study, read_study
+from concrete_dropout.report.study_record import is_study, read_study
 
 
 @dataclass(frozen=True)
@@ -26,6 +26,7 @@ class Run:
         replicas: the same of several models that were trained as one.
         study: command of the study or sweep; "" for a run on its own.
         values: config key -> value in which it differs from that command.
+        folder: where its files are; None where it has not begun.
     """
 
     label: str
@@ -34,6 +35,7 @@ class Run:
     replicas: Replicas | None = None
     study: str = ""
     values: dict[str, Any] = field(default_factory=dict)
+    folder: Path | None = None
 
     def setting(self, key: str) -> Any:
         """A value of its config by dotted key; None where there is none."""
@@ -58,28 +60,38 @@ def runs_in(path: Path) -> list[Run]:
         UserError: where there is no run.
     """
     if is_study(path):
-        return _of_study(read_study(path))
+        return _of_study(path)
     if not _is_run(path):
         found = [run for inner in _inside(path) for run in runs_in(inner)]
         if found:
             return found
     parent = path.resolve().parent
-    members = _of_study(read_study(parent)) if is_study(parent) else []
+    members = _of_study(parent) if is_study(parent) else []
     own = [run for run in members if run.record is not None and run.record.name == path.resolve().name]
     return own or [_alone(path)]
 
 
-def _of_study(study: Study) -> list[Run]:
+def _of_study(path: Path) -> list[Run]:
+    study = read_study(path)
     command = str(study.record.run.get("command") or "")
     return [
-        Run(f"{study.record.name}: {m.label}", m.state, m.record, m.replicas, command, m.values) for m in study.members
+        Run(
+            label=f"{study.record.name}: {member.label}",
+            state=member.state,
+            record=member.record,
+            replicas=member.replicas,
+            study=command,
+            values=member.values,
+            folder=path / member.record.name if member.record is not None else None,
+        )
+        for member in study.members
     ]
 
 
 def _alone(path: Path) -> Run:
     replicas = read_replicas(path) if is_replicated(path) else None
     record = replicas.record if replicas is not None else read_record(path)
-    return Run(record.name, record.state, record, replicas)
+    return Run(record.name, record.state, record, replicas, folder=path)
 
 
 def _inside(path: Path) -> Iterator[Path]:
