@@ -123,12 +123,10 @@ def _convergence(experiment: Experiment, rows: list[Row], sources: list[Row]) ->
 
     settings = max(sorted(by_settings), key=lambda key: len(starts(key)), default="")
     if not rows or len(starts(settings)) < 2:
-        command = f"python train.py experiment=camvid_small 'study.grid={{{INIT}:[0.05,0.1,0.2,0.35,0.5]}}' test=false"
-        return [
-            *head,
-            f"{NOT_MADE} It needs runs with several initial values of p, for example {code(command)}.",
-            "",
-        ], {}
+        study = f"'study={{grid:{{{INIT}:[0.05,0.1,0.2,0.35,0.5]}}}}'"
+        command = f"python train.py experiment={experiment.runs[0]} {study} test=false"
+        words = f"{NOT_MADE} It needs runs with several initial values of p, for example {code(command)}."
+        return [*head, words, ""], {}
     drawn, values = by_settings[settings], starts(settings)
     places = {row["place"]: row["layer"] for row in sorted(drawn, key=lambda row: in_order(row["depth"]))}
     panels = []
