@@ -204,3 +204,49 @@ def test_every_picture_of_this_repository_is_shown() -> None:
     shown = set(re.findall(r"\]\(results/([\w.]+\.(?:png|svg))\)", (ROOT / PAGE).read_text()))
     assert shown == {path.name for ending in ("png", "svg") for path in (ROOT / RESULTS).glob(f"*.{ending}")}
     assert all(path.stat().st_size < MAX_BYTES for path in (ROOT / RESULTS).iterdir() if path.suffix == ".png")
+
+
+def test_cart_pole_has_p_of_every_layer_and_the_uncertainty_of_every_component(tmp_path: Path) -> None:
+    root = place_of(tmp_path / "project")
+    agents = {
+        ("none", 0): [1.0, 5.0],
+        ("fixed", 0): [3.0, 6.0],
+        ("concrete", 0): [2.0, 7.0],
+        ("concrete", 1): [2.0, 9.0],
+    }
+    add(root / RESULTS, [runs.cartpole_study(tmp_path / "study", agents)])
+    files = made(root)
+    p = files[root / RESULTS / "cartpole_p.svg"]
+    assert [text for text in texts(p) if text.startswith("layers")] == ["layers.3", "layers.6"]
+    assert len(list(ElementTree.fromstring(p).iter(f"{SVG}polyline"))) == 2 * (2 + 1)  # two runs and their mean
+    std = files[root / RESULTS / "cartpole_epistemic.svg"]
+    for words in ("cart position (m)", "cart velocity (m/s)", "pole angle (rad)", "pole angular velocity (rad/s)"):
+        assert texts(std).count(words) == 1
+    assert {"fixed, p = 0.1", "Concrete"} <= set(texts(std))
+    assert "none (p = 0)" not in texts(std)
+    assert len(list(ElementTree.fromstring(std).iter(f"{SVG}polyline"))) == 4 * (2 + 3)
+    text = section(files[root / PAGE], "Cart-pole swing-up, Deep PILCO")
+    assert re.findall(r"\(results/cartpole_(\w+)\.svg\)", text) == [
+        "reward",
+        "p",
+        "epistemic",
+        "ratio",
+    ]
+
+
+def test_uci_shows_p_of_every_layer_of_every_set(tmp_path: Path) -> None:
+    root = place_of(tmp_path / "project")
+    sets = {"yacht": (-0.7, 0.5), "boston": (-2.5, 3.0)}
+    add(root / RESULTS, [runs.uci_study(tmp_path / kind, sets, kind) for kind in ("concrete", "fixed")])
+    files = made(root)
+    svg = files[root / RESULTS / "uci_p.svg"]
+    layers = [entry.partition("=")[0] for entry in rows_of(root / RESULTS, "uci")[-1]["learned_p"].split()]
+    shown = texts(svg)
+    assert [text for text in shown if text in ("boston", "yacht")] == ["boston", "yacht"]  # as the paper has them
+    assert [text for text in shown if text in layers] == layers
+    drawn = ElementTree.fromstring(svg)
+    assert len(list(drawn.iter(f"{SVG}circle"))) == 2 * len(layers) + len(layers)  # dots, and those of the legend
+    assert list(drawn.iter(f"{SVG}polyline")) == []
+    bars = [path for path in drawn.iter(f"{SVG}path") if path.get("stroke-width") == "1.3"]
+    assert 0 < len(bars) <= 2 * len(layers)
+    assert "](results/uci_p.svg)" in section(files[root / PAGE], "UCI regression").split("### Learned p")[1]
