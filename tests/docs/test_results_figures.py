@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import re
+import statistics
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -250,3 +251,37 @@ def test_uci_shows_p_of_every_layer_of_every_set(tmp_path: Path) -> None:
     bars = [path for path in drawn.iter(f"{SVG}path") if path.get("stroke-width") == "1.3"]
     assert 0 < len(bars) <= 2 * len(layers)
     assert "](results/uci_p.svg)" in section(files[root / PAGE], "UCI regression").split("### Learned p")[1]
+
+
+def test_synthetic_data_has_the_papers_four_plots_with_a_line_for_every_setting(tmp_path: Path) -> None:
+    root = place_of(tmp_path / "project")
+    folders = [runs.synthetic(tmp_path / kind, kind) for kind in ("none", "fixed", "concrete")]
+    folders.append(runs.synthetic(tmp_path / "samples", more="task.train_samples=4"))
+    add(root / RESULTS, folders)
+    files = made(root)
+    kinds = ["none (p = 0)", "fixed, p = 0.2", "Concrete", "Concrete, task.train_samples=4"]
+    for name in ("epistemic", "aleatoric", "predictive"):
+        drawn = ElementTree.fromstring(files[root / RESULTS / f"synthetic_{name}.svg"])
+        named = [str(node.text) for node in drawn.iter(f"{SVG}text") if str(node.text) in kinds]
+        assert named == kinds
+        lines = list(drawn.iter(f"{SVG}polyline"))
+        assert len({line.get("stroke") for line in lines}) == len(lines) == 4 + (name == "aleatoric")  # and the paper's
+        assert [str(node.text) for node in drawn.iter(f"{SVG}text")].count("10000") == 1
+    p = texts(files[root / RESULTS / "synthetic_p.svg"])
+    assert [text for text in p if text in kinds] == ["Concrete", "Concrete, task.train_samples=4"]  # a panel for each
+    text = section(files[root / PAGE], "Synthetic data")
+    found = re.findall(r"\(results/synthetic_(\w+)\.svg\)", text)
+    assert found == ["epistemic", "aleatoric", "predictive", "p"]
+
+
+def test_bars_of_synthetic_data_are_standard_errors_over_seeds(tmp_path: Path) -> None:
+    root = place_of(tmp_path / "project")
+    add(root / RESULTS, [runs.synthetic(tmp_path / "run")])
+    rows = [row for row in rows_of(root / RESULTS, "synthetic") if row["num_data"] == "10"]
+    values = [float(row["epistemic_std"]) for row in rows]
+    error = statistics.stdev(values) / len(values) ** 0.5
+    svg = ElementTree.fromstring(made(root)[root / RESULTS / "synthetic_epistemic.svg"])
+    bar = next(path.get("d") or "" for path in svg.iter(f"{SVG}path") if path.get("stroke-width") == "1.3")
+    top, bottom = map(float, re.findall(r"M[\d.]+ ([\d.]+)V([\d.]+)", bar)[0])
+    high = max(float(str(node.text)) for node in svg.iter(f"{SVG}text") if node.get("text-anchor") == "end")
+    assert (bottom - top) / 245 * high == pytest.approx(2 * error, abs=0.2 / 245 * high)
