@@ -92,8 +92,9 @@ def starts_study(path: Path, starts: tuple[float, ...] = (0.05, 0.2, 0.5), seed:
         RunFolder(place).append_rows(DROPOUT, DROPOUT_HEADER, rows)
         layers = [{"name": name, "kind": "concrete", "initial_p": start} for name in names]
         RunFolder(place).update_json(RUN, layers=layers)
-        for file in (runfolder.CONVERGENCE, runfolder.SUMMARY):
-            (place / file).unlink()
+        judged = {name: {"converged": start < 0.4 or name == names[0]} for name in names}
+        RunFolder(place).write_json(runfolder.CONVERGENCE, {"layers": judged})
+        (place / runfolder.SUMMARY).unlink()
         configure(place, dropout={"kind": "concrete", "p": 0.2, "init_p": start})
         values = {"dropout.init_p": start}
         runs.append({"label": place.name, "folder": place.name, "values": values, "state": "finished", "error": None})

@@ -108,7 +108,8 @@ def test_convergence_shows_every_start_in_every_layer(tmp_path: Path) -> None:
     assert len(list(ElementTree.fromstring(svg).iter(f"{SVG}polyline"))) == 5 * 3
     assert [text for text in texts(svg) if text.startswith("from")] == ["from p = 0.05", "from p = 0.2", "from p = 0.5"]
     text = section(files[root / PAGE], SMALL_CAMVID)
-    assert "| last | `layers.6.dropout` | 0.298 | 0.299 | 0.301 | 0.003 |" in text
+    assert "| last | `layers.6.dropout` | 0.298 | 0.299 | 0.301 | 0.003 | 2 of 3 |" in text
+    assert re.search(r"\| first \| `layers\.0\.dropout` \|.*\| 3 of 3 \|", text)
     assert "| `python train.py experiment=camvid_small test=false trainer.max_epochs=4` | 3 |" in text
 
 

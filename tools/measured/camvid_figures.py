@@ -18,7 +18,7 @@ from .kept import KEEPING, calibration_table, history_table, maps_table, sources
 from .map_section import maps_lines
 from .parts import Part
 from .store import KINDS, in_order, read_rows
-from .tables import code, dropout_words, provenance, table
+from .tables import code, converged_words, dropout_words, provenance, table
 
 NOT_MADE = "**Not made yet.**"
 INIT = "dropout.init_p"
@@ -143,7 +143,7 @@ def _convergence(experiment: Experiment, rows: list[Row], sources: list[Row]) ->
         "Learned p of the first, the second, the middle and the last two dropout layers, from initial values of "
         f"{values[0]} to {values[-1]}. {_link(history_table(experiment).name, 'point')}"
     )
-    header = ["layer", "name", *(f"last p, from {init}" for init in values), "largest − smallest"]
+    header = ["layer", "name", *(f"last p, from {init}" for init in values), "largest − smallest", "p converged"]
     runs = {(row["seed"], row["started"], row["settings"]) for row in drawn}
     used = [row for row in sources if (row["seed"], row["started"], row["settings"]) in runs]
     body = [_ends(drawn, place, layer, values) for place, layer in places.items()]
@@ -177,7 +177,10 @@ def _ends(rows: list[Row], place: str, layer: str, values: list[str]) -> list[st
         own = [row for row in rows if (row["place"], row["init_p"]) == (place, init)]
         lasts = [points[-1][1] for points in _courses(own).values()]
         means.append(math.fsum(lasts) / len(lasts))
-    return [place, code(layer), *map(probability, means), probability(max(means) - min(means))]
+    # The verdict on a run stands in all of its rows.
+    verdicts = {(row["seed"], row["started"], row["settings"]): row for row in rows if row["place"] == place}
+    told = converged_words(verdicts.values())
+    return [place, code(layer), *map(probability, means), probability(max(means) - min(means)), told]
 
 
 def _link(name: str, what: str) -> str:

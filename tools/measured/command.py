@@ -60,7 +60,9 @@ def add(results: Path, folders: Sequence[Path], unfinished: bool = False) -> Non
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python tools/results.py", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
-    adds = commands.add_parser("add", help="take the results of finished runs into docs/results/*.csv")
+    adds = commands.add_parser(
+        "add", help="take results of finished runs, and what figures need of them, into docs/results"
+    )
     adds.add_argument("folders", nargs="+", type=Path, help="of runs, studies or sweeps")
     adds.add_argument("--unfinished", action="store_true", help="also episodes of agents that were stopped early")
     commands.add_parser("build", help="write docs/results.md, its figures and the README's table from these files")

@@ -69,7 +69,7 @@ def calibration_table(experiment: Experiment) -> Beside:
 
 def history_table(experiment: Experiment) -> Beside:
     """The course of p of a few layers."""
-    return Beside(f"{experiment.name}_history", ("depth", "step"), ("place", "layer", "init_p", "value"))
+    return Beside(f"{experiment.name}_history", ("depth", "step"), ("place", "layer", "init_p", "value", "converged"))
 
 
 def sources_table(experiment: Experiment) -> Beside:
@@ -165,11 +165,14 @@ def _courses(run: Run, record: Record) -> list[Row]:
     if record.run.get("dropout") != "concrete":
         return []
     init_p = finite(run.setting("dropout.init_p"))
-    learned = [layer.name for layer in layers_of(record) if layer.learned and layer.name in record.dropout]
+    learned = {
+        layer.name: layer.converged for layer in layers_of(record) if layer.learned and layer.name in record.dropout
+    }
     rows = []
-    for place, (depth, layer) in shown_layers(learned).items():
+    for place, (depth, layer) in shown_layers(list(learned)).items():
         steps, values = record.dropout[layer]
         facts = {"place": place, "layer": layer, "init_p": _text(values[0] if init_p is None else init_p)}
+        facts["converged"] = {True: "true", False: "false"}.get(learned[layer], "")  # nobody may have judged it
         for i in evenly(len(steps)):
             rows.append({"depth": str(depth), "step": f"{steps[i]:.0f}", **facts, "value": _text(values[i])})
     return rows

@@ -67,9 +67,8 @@ def key(row: Row) -> str:
             f'<rect x="{10 + i * width:.1f}" y="{top}" width="{width + 0.5:.1f}" height="12" fill="{_paint(shade)}"/>'
         )
     ends = {kind: finite(row[f"{kind}_scale"]) for kind in ("epistemic", "aleatoric")}
-    words = ", ".join(f"{kind} {number(end, 2)}" for kind, end in ends.items() if end is not None)
-    # Colours go by the root of the uncertainty.
-    parts.append(f'<text x="{10 + BAR + 10}" y="{top + 11}">from 0 to {escape(words)} nats, by the root</text>')
+    words = " or ".join(f"{number(end, 2)} ({kind})" for kind, end in ends.items() if end is not None)
+    parts.append(f'<text x="{10 + BAR + 10}" y="{top + 11}">from 0 to {escape(words)} nats, by its root</text>')
     height = top + ROW
     svg = (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" width="{WIDTH}" '
@@ -88,7 +87,9 @@ def _image(experiment: Experiment, row: Row) -> list[str]:
     kinds = list(WORDS)
     titles = [f"{WORDS[kind]}{told.get(kind, '')}" for kind in kinds]
     pictures = [f"![{WORDS[k]} of {row['name']}](results/{picture_file(experiment, row['image'], k)})" for k in kinds]
-    return [f"{row['name']}:", "", *table(titles[:3], [pictures[:3], titles[3:], pictures[3:]])]
+    # A table has one header; the titles of the second row look like it.
+    second = [f"**{words}**" for words in titles[3:]]
+    return [f"{row['name']}:", "", *table(titles[:3], [pictures[:3], second, pictures[3:]])]
 
 
 def _mean(text: str) -> str:
