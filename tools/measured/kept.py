@@ -172,7 +172,8 @@ def _courses(run: Run, record: Record) -> list[Row]:
     for place, (depth, layer) in shown_layers(list(learned)).items():
         steps, values = record.dropout[layer]
         facts = {"place": place, "layer": layer, "init_p": _text(values[0] if init_p is None else init_p)}
-        facts["converged"] = {True: "true", False: "false"}.get(learned[layer], "")  # nobody may have judged it
+        verdict = learned[layer]  # None where nobody judged it
+        facts["converged"] = "" if verdict is None else str(verdict).lower()
         for i in evenly(len(steps)):
             rows.append({"depth": str(depth), "step": f"{steps[i]:.0f}", **facts, "value": _text(values[i])})
     return rows
