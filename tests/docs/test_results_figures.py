@@ -14,7 +14,7 @@ from tests.docs import result_runs as runs
 from tests.docs.test_results import rows_of
 from tests.docs.test_results_page import place_of, section
 from tools.measured.axes import Axis, across, upwards, width_of
-from tools.measured.camvid_figures import curves
+from tools.measured.kept_section import curves
 from tools.measured.command import add
 from tools.measured.figures import Line, Panel, chart, figure
 from tools.measured.kept import MAX_BYTES, MAX_STEPS

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ from concrete_dropout.report.text import plain
 from .commands import changes, portable
 from .experiments import COMPONENTS, EXPERIMENTS, Experiment, experiment_of
 from .folders import Run, runs_in
-from .kept import Kept, keep
+from .kept import NOTHING, Kept, keep
 
 Row = dict[str, str]
 FINISHED = "finished"
@@ -31,7 +31,7 @@ class Rows:
     experiment: Experiment | None
     rows: tuple[Row, ...] = ()
     note: str = ""
-    kept: Kept = field(default_factory=Kept)
+    kept: Kept = NOTHING
 
 
 def collect(path: Path, unfinished: bool = False) -> list[Rows]:
@@ -57,7 +57,7 @@ def _of_run(run: Run, unfinished: bool) -> Rows:
         way = "; --unfinished takes its episodes" if experiment.is_agent else ""
         return Rows(experiment, note=f"{run.label}: left out, it is {run.state or 'not recorded as finished'}{way}")
     rows = tuple(_rows(run, run.record, experiment))
-    kept = keep(run, run.record, experiment, _shared(run, run.record, experiment)) if run.state == FINISHED else Kept()
+    kept = keep(run, run.record, experiment, _shared(run, run.record, experiment)) if run.state == FINISHED else NOTHING
     if rows:
         return Rows(experiment, rows, kept=kept)
     what = f"no row, only what figures need ({kept.words})" if kept.rows else "left out"

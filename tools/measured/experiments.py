@@ -65,11 +65,6 @@ class Experiment:
         return (*self.settings, *HEAD, *split, SEED, *agent)
 
     @property
-    def within(self) -> tuple[str, ...]:
-        """Keys that tell rows of one run apart."""
-        return (EPISODE,) if self.is_agent else ()
-
-    @property
     def columns(self) -> tuple[str, ...]:
         """The header of its CSV file."""
         return (*self.keys, *self.scores, *TAIL)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,7 @@ import yaml
 from concrete_dropout.errors import UserError
 from concrete_dropout.report.record import SIGNS, Record, read_record
 from concrete_dropout.report.replica_record import Replicas, is_replicated, read_replicas
-from concrete_dropout.report.study_record import is_study, read_study
+from concrete_dropout.report.study_record import Study, is_study, read_study
 
 
 @dataclass(frozen=True)
@@ -22,20 +22,20 @@ class Run:
     Args:
         label: for messages.
         state: "finished" or what else became of it.
+        folder: where its files are; None where it has not begun.
         record: what its folder says; None where it has not begun.
         replicas: the same of several models that were trained as one.
         study: command of the study or sweep; "" for a run on its own.
         values: config key -> value in which it differs from that command.
-        folder: where its files are; None where it has not begun.
     """
 
     label: str
     state: str
+    folder: Path | None = field(default=None, kw_only=True)
     record: Record | None
     replicas: Replicas | None = None
     study: str = ""
     values: dict[str, Any] = field(default_factory=dict)
-    folder: Path | None = None
 
     def setting(self, key: str) -> Any:
         """A value of its config by dotted key; None where there is none."""
@@ -60,38 +60,32 @@ def runs_in(path: Path) -> list[Run]:
         UserError: where there is no run.
     """
     if is_study(path):
-        return _of_study(path)
+        return _placed(path, _of_study(read_study(path)))
     if not _is_run(path):
         found = [run for inner in _inside(path) for run in runs_in(inner)]
         if found:
             return found
     parent = path.resolve().parent
-    members = _of_study(parent) if is_study(parent) else []
+    members = _placed(parent, _of_study(read_study(parent))) if is_study(parent) else []
     own = [run for run in members if run.record is not None and run.record.name == path.resolve().name]
-    return own or [_alone(path)]
+    return own or [replace(_alone(path), folder=path)]
 
 
-def _of_study(path: Path) -> list[Run]:
-    study = read_study(path)
+def _placed(study: Path, runs: Iterable[Run]) -> list[Run]:
+    return [replace(run, folder=study / run.record.name if run.record is not None else None) for run in runs]
+
+
+def _of_study(study: Study) -> list[Run]:
     command = str(study.record.run.get("command") or "")
     return [
-        Run(
-            label=f"{study.record.name}: {member.label}",
-            state=member.state,
-            record=member.record,
-            replicas=member.replicas,
-            study=command,
-            values=member.values,
-            folder=path / member.record.name if member.record is not None else None,
-        )
-        for member in study.members
+        Run(f"{study.record.name}: {m.label}", m.state, m.record, m.replicas, command, m.values) for m in study.members
     ]
 
 
 def _alone(path: Path) -> Run:
     replicas = read_replicas(path) if is_replicated(path) else None
     record = replicas.record if replicas is not None else read_record(path)
-    return Run(record.name, record.state, record, replicas, folder=path)
+    return Run(record.name, record.state, record, replicas)
 
 
 def _inside(path: Path) -> Iterator[Path]:

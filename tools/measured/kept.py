@@ -62,6 +62,9 @@ class Kept:
         return ", ".join(table.name.rpartition("_")[2] for table, rows in self.rows.items() if rows)
 
 
+NOTHING = Kept()
+
+
 def calibration_table(experiment: Experiment) -> Beside:
     """Reliability of confidence on test data, by bins that are not empty."""
     return Beside(f"{experiment.name}_calibration", ("mc", "bin"), ("confidence", "frequency", "count"))
@@ -98,7 +101,7 @@ def keep(run: Run, record: Record, experiment: Experiment, shared: Row) -> Kept:
         shared: cells that all rows of the run have in common.
     """
     if experiment.name not in KEEPING:
-        return Kept()
+        return NOTHING
     images, pictures = _maps(run, record, experiment)
     courses = _courses(run, record)
     own: dict[Beside, list[Row]] = {

@@ -7,10 +7,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 from .agent_section import agent_part
-from .camvid_figures import with_figures
 from .camvid_section import camvid_part
 from .collect import Row
 from .experiments import EXPERIMENTS, Experiment
+from .kept_section import with_figures
 from .parts import SHORT, Part
 from .published import Published, read_published
 from .store import read_rows

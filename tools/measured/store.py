@@ -1,4 +1,4 @@
-"""The CSV files: one for each table, in an order that does not depend on when a run was added."""
+"""The CSV files: one for each experiment, in an order that does not depend on when a run was added."""
 
 from __future__ import annotations
 
@@ -12,53 +12,52 @@ from concrete_dropout.report.record import finite
 from concrete_dropout.runfolder import RunFolder
 
 from .collect import FINISHED, Row
+from .experiments import EPISODE
 
 KINDS = ("none", "fixed", "concrete")
+# Columns that tell rows of one run apart: of agents, and of what figures need.
+WITHIN = (EPISODE, "mc", "bin", "depth", "step", "image")
 
 
-class Table(Protocol):
-    """A CSV file: of an experiment, or of what figures need beside its rows."""
+class Sheet(Protocol):
+    """A CSV file: an experiment's, or one about something else."""
 
     @property
     def name(self) -> str:
-        """Of the file, without its ending."""
+        """Of the file."""
 
     @property
     def keys(self) -> tuple[str, ...]:
         """Columns that, with ``settings``, tell one row from another."""
 
     @property
-    def within(self) -> tuple[str, ...]:
-        """Those of them that tell rows of one run apart."""
-
-    @property
     def columns(self) -> tuple[str, ...]:
-        """The header; "settings", "state" and "started" are among them."""
+        """The header."""
 
 
-def read_rows(folder: Path, table: Table) -> list[Row]:
-    """The rows of a table; none where there is no file."""
-    rows = RunFolder(folder).read_table(f"{table.name}.csv")
-    return [{column: row.get(column, "") for column in table.columns} for row in rows]
+def read_rows(folder: Path, experiment: Sheet) -> list[Row]:
+    """The rows of an experiment; none where there is no file."""
+    rows = RunFolder(folder).read_table(f"{experiment.name}.csv")
+    return [{column: row.get(column, "") for column in experiment.columns} for row in rows]
 
 
-def write_rows(folder: Path, table: Table, rows: Iterable[Row]) -> None:
-    """Replace the file of a table."""
+def write_rows(folder: Path, experiment: Sheet, rows: Iterable[Row]) -> None:
+    """Replace the file of an experiment."""
     text = io.StringIO()
-    writer = csv.DictWriter(text, table.columns, lineterminator="\n")
+    writer = csv.DictWriter(text, experiment.columns, lineterminator="\n")
     writer.writeheader()
-    ordered: list[Row] = sorted(rows, key=lambda row: _order(row, table))
+    ordered: list[Row] = sorted(rows, key=lambda row: _order(row, experiment))
     writer.writerows(ordered)
-    RunFolder(folder).write_text(f"{table.name}.csv", text.getvalue())
+    RunFolder(folder).write_text(f"{experiment.name}.csv", text.getvalue())
 
 
-def merged(table: Table, known: Iterable[Row], added: Iterable[Row]) -> list[Row]:
+def merged(experiment: Sheet, known: Iterable[Row], added: Iterable[Row]) -> list[Row]:
     """Rows with those of other runs: of two runs with one setting, seed and split the newer counts.
 
     A run that was stopped never takes the place of one that was not.
     """
     runs: dict[tuple[str, ...], list[Row]] = {}
-    for group in (*_by_run(table, known).items(), *_by_run(table, added).items()):
+    for group in (*_by_run(experiment, known).items(), *_by_run(experiment, added).items()):
         key, rows = group
         before = runs.get(key)
         if before is None or _worth(rows) >= _worth(before):
@@ -66,24 +65,24 @@ def merged(table: Table, known: Iterable[Row], added: Iterable[Row]) -> list[Row
     return [row for rows in runs.values() for row in rows]
 
 
-def _by_run(table: Table, rows: Iterable[Row]) -> dict[tuple[str, ...], list[Row]]:
+def _by_run(experiment: Sheet, rows: Iterable[Row]) -> dict[tuple[str, ...], list[Row]]:
     """Rows by setting, seed and split; of several runs among them those of the newest."""
     found: dict[tuple[str, ...], dict[str, dict[tuple[str, ...], Row]]] = {}
-    columns = [column for column in (*table.keys, "settings") if column not in table.within]
+    columns = [column for column in (*experiment.keys, "settings") if column not in WITHIN]
     for row in rows:
         runs = found.setdefault(tuple(row[column] for column in columns), {})
         # A run may be given twice, on its own and as a part of its study.
-        runs.setdefault(row["started"], {})[tuple(row[column] for column in table.within)] = row
+        runs.setdefault(row["started"], {})[tuple(row.get(column, "") for column in WITHIN)] = row
     return {key: max((list(own.values()) for own in runs.values()), key=_worth) for key, runs in found.items()}
 
 
 def _worth(rows: list[Row]) -> tuple[bool, str]:
     """What a later run replaces an earlier one by; times are in one zone, and so in the order of their texts."""
-    return rows[0]["state"] == FINISHED, rows[0]["started"]
+    return rows[0].get("state", FINISHED) == FINISHED, rows[0]["started"]
 
 
-def _order(row: Row, table: Table) -> list[tuple[float, float, str]]:
-    return [in_order(row[column], column) for column in ("settings", *table.keys)]
+def _order(row: Row, experiment: Sheet) -> list[tuple[float, float, str]]:
+    return [in_order(row[column], column) for column in ("settings", *experiment.keys)]
 
 
 def in_order(text: str, column: str = "") -> tuple[float, float, str]:
