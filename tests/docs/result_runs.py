@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +10,7 @@ from tests.report import control_runs
 from tests.report.replica_runs import SIZES, SPLITS, write_replicas
 from tests.report.vision_runs import write_classification, write_segmentation
 
-from concrete_dropout import runfolder
-from concrete_dropout.runfolder import CONFIG, CONTROL, DROPOUT, DROPOUT_HEADER, RUN, STUDY, RunFolder
+from concrete_dropout.runfolder import CONFIG, CONTROL, RUN, STUDY, RunFolder
 
 TIMES = {"started": "2026-03-01T12:00:00+00:00", "ended": "2026-03-01T12:10:00+00:00"}
 HARDWARE = "Some CPU, 1 threads of 2 cores"
@@ -74,48 +72,6 @@ def camvid(path: Path, seed: int = 0, kind: str = "concrete", **run: Any) -> Pat
     return configure(path, kind)
 
 
-def starts_study(path: Path, starts: tuple[float, ...] = (0.05, 0.2, 0.5), seed: int = 0) -> Path:
-    """Short runs from several initial values of p, without a test; p of layer i of seven goes to i / 20."""
-    study = "python train.py experiment=camvid_small test=false trainer.max_epochs=4"
-    runs = []
-    for start in starts:
-        place = path / f"dropout.init_p={start}"
-        command = f"{study} study=null seed={seed} dropout.init_p={start}"
-        write_segmentation(place, seed=seed, **{**FACTS, "experiment": "camvid_small", "command": command})
-        untest(place)
-        names = [f"layers.{i}.dropout" for i in range(7)]
-        courses = {
-            name: [i / 20 + (start - i / 20) * math.exp(-t / 40) for t in range(201)] for i, name in enumerate(names)
-        }
-        (place / DROPOUT).unlink()
-        rows = [(10 * t, name, courses[name][t]) for t in range(201) for name in names]
-        RunFolder(place).append_rows(DROPOUT, DROPOUT_HEADER, rows)
-        layers = [{"name": name, "kind": "concrete", "initial_p": start} for name in names]
-        RunFolder(place).update_json(RUN, layers=layers)
-        judged = {name: {"converged": start < 0.4 or name == names[0]} for name in names}
-        RunFolder(place).write_json(runfolder.CONVERGENCE, {"layers": judged})
-        (place / runfolder.SUMMARY).unlink()
-        configure(place, dropout={"kind": "concrete", "p": 0.2, "init_p": start})
-        values = {"dropout.init_p": start}
-        runs.append({"label": place.name, "folder": place.name, "values": values, "state": "finished", "error": None})
-    RunFolder(path).write_json(
-        STUDY, {"experiment": "camvid_small", "state": "finished", "command": study, "runs": runs}
-    )
-    return path
-
-
-def untest(path: Path) -> Path:
-    """Take everything out of a run that a test leaves."""
-    files = RunFolder(path)
-    rows = [row for row in files.read_table(runfolder.METRICS) if not row["metric"].startswith("test/")]
-    (path / runfolder.METRICS).unlink()
-    files.append_rows(runfolder.METRICS, runfolder.METRICS_HEADER, [tuple(row.values()) for row in rows])
-    for name in (runfolder.CALIBRATION, runfolder.UNCERTAINTY, runfolder.SELECTIVE, runfolder.CLASSES, runfolder.MAPS):
-        files.write_json(name, {stage: entry for stage, entry in files.read_json(name).items() if stage == "val"})
-    files.update_json(runfolder.SUMMARY, metrics={})
-    return path
-
-
 def cartpole_study(path: Path, runs: dict[tuple[str, int], list[float]], started: str = TIMES["started"]) -> Path:
     """A study of agents, as one of two folders that share its runs."""
     control_runs.write_study(path, runs)
@@ -153,7 +109,6 @@ def everything(path: Path) -> list[Path]:
     folders += [mnist(path / f"mnist_{kind}_{seed}", seed, kind) for kind in kinds for seed in (0, 1, 2)]
     folders += [mnist_study(path / "mnist_data_size")]
     folders += [camvid(path / f"camvid_{kind}_{seed}", seed, kind) for kind in kinds for seed in (0, 1)]
-    folders.append(starts_study(path / "starts"))
     folders.append(cartpole_study(path / "a", {("none", 0): [1.0, 5.0], ("concrete", 0): [2.0, 17.0]}))
     folders.append(cartpole_study(path / "b", {("fixed", 1): [3.0, 16.0], ("concrete", 1): [2.0, 9.0]}))
     return folders

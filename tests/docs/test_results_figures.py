@@ -11,14 +11,17 @@ from xml.etree import ElementTree
 
 import pytest
 from tests.docs import result_runs as runs
+from tests.docs.start_runs import starts_study
 from tests.docs.test_results import rows_of
 from tests.docs.test_results_page import place_of, section
 from tools.measured.axes import Axis, across, upwards, width_of
-from tools.measured.kept_section import curves
 from tools.measured.command import add
+from tools.measured.experiments import EXPERIMENTS
 from tools.measured.figures import Line, Panel, chart, figure
-from tools.measured.kept import MAX_BYTES, MAX_STEPS
+from tools.measured.kept import MAX_BYTES, MAX_STEPS, calibration_table, history_table, maps_table, sources_table
+from tools.measured.kept_section import curves
 from tools.measured.page import PAGE, RESULTS, made
+from tools.measured.store import read_rows, write_rows
 
 from concrete_dropout.runfolder import CALIBRATION, MAPS, RunFolder
 
@@ -79,7 +82,7 @@ def test_panels_share_one_legend_and_nothing_is_cut() -> None:
 
 
 def test_runs_without_a_test_give_their_course_and_no_row(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    study, root = runs.starts_study(tmp_path / "study"), place_of(tmp_path / "project")
+    study, root = starts_study(tmp_path / "study"), place_of(tmp_path / "project")
     add(root / RESULTS, [study])
     said = capsys.readouterr()
     assert "dropout.init_p=0.05: no row, only what figures need (history, sources), it has no scores" in said.err
@@ -102,7 +105,7 @@ def test_runs_without_a_test_give_their_course_and_no_row(tmp_path: Path, capsys
 
 def test_convergence_shows_every_start_in_every_layer(tmp_path: Path) -> None:
     root = place_of(tmp_path / "project")
-    add(root / RESULTS, [runs.starts_study(tmp_path / "study")])
+    add(root / RESULTS, [starts_study(tmp_path / "study")])
     files = made(root)
     svg = files[root / RESULTS / "camvid_small_convergence.svg"]
     assert len(list(ElementTree.fromstring(svg).iter(f"{SVG}polyline"))) == 5 * 3
@@ -115,7 +118,7 @@ def test_convergence_shows_every_start_in_every_layer(tmp_path: Path) -> None:
 
 def test_one_start_makes_no_figure_of_convergence(tmp_path: Path) -> None:
     root = place_of(tmp_path / "project")
-    add(root / RESULTS, [runs.starts_study(tmp_path / "study", starts=(0.1,))])
+    add(root / RESULTS, [starts_study(tmp_path / "study", starts=(0.1,))])
     text = section(page_of(root), SMALL_CAMVID).split("### Convergence of p")[1].split("###")[0]
     assert "**Not made yet.** It needs runs with several initial values of p" in text
     assert not any(path.name.endswith("convergence.svg") for path in made(root))
@@ -128,7 +131,7 @@ def test_what_is_not_there_is_said(tmp_path: Path) -> None:
 
 
 def test_a_run_that_is_added_again_replaces_itself(tmp_path: Path) -> None:
-    root, study = place_of(tmp_path / "project"), runs.starts_study(tmp_path / "study")
+    root, study = place_of(tmp_path / "project"), starts_study(tmp_path / "study")
     folders = [study, runs.camvid(tmp_path / "run")]
     add(root / RESULTS, folders)
     before = {path.name: path.read_bytes() for path in (root / RESULTS).iterdir()}
@@ -200,6 +203,15 @@ def test_a_run_with_a_lost_picture_gives_no_maps(tmp_path: Path) -> None:
     assert not list((tmp_path / "results").glob("*.png"))
     assert not (tmp_path / "results" / "camvid_small_maps.csv").exists()
     assert (tmp_path / "results" / "camvid_small_calibration.csv").exists()
+
+
+def test_the_files_of_this_repository_are_as_the_tool_writes_them(tmp_path: Path) -> None:
+    for make in (calibration_table, history_table, maps_table, sources_table):
+        for table in map(make, EXPERIMENTS):
+            path = ROOT / RESULTS / f"{table.name}.csv"
+            if path.is_file():
+                write_rows(tmp_path, table, read_rows(path.parent, table))
+                assert (tmp_path / path.name).read_text() == path.read_text(), path.name
 
 
 def test_every_picture_of_this_repository_is_shown() -> None:
