@@ -24,8 +24,8 @@ def configure(path: Path, kind: str = "concrete", p: float = 0.2, **more: Any) -
     return path
 
 
-def synthetic(path: Path, kind: str = "concrete", **run: Any) -> Path:
-    command = f"python train.py experiment=synthetic_study dropout={kind} hydra.run.dir=/somewhere/run"
+def synthetic(path: Path, kind: str = "concrete", more: str = "", **run: Any) -> Path:
+    command = f"python train.py experiment=synthetic_study dropout={kind} {more} hydra.run.dir=/somewhere/run"
     write_replicas(path, SIZES, dropout=kind, experiment="synthetic_study", command=command, **{**FACTS, **run})
     return configure(path, kind, data={"num_data": 100})
 

@@ -112,8 +112,8 @@ def test_adding_again_in_any_order_changes_nothing(folders: list[Path], results:
     for folder in shuffled:
         add(tmp_path, [folder])
     add(tmp_path, folders)
-    assert {path.name: path.read_text() for path in tmp_path.iterdir()} == {
-        path.name: path.read_text() for path in results.iterdir()
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == {
+        path.name: path.read_bytes() for path in results.iterdir()
     }
 
 

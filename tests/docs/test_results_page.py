@@ -157,7 +157,7 @@ def test_what_is_missing_is_said(page: str) -> None:
 
 def test_figures_are_drawings_and_old_ones_go(root: Path) -> None:
     names = {path.name for path in (root / RESULTS).glob("*.svg")}
-    assert names >= {"synthetic_p.svg", "synthetic_std.svg", "mnist_data_size_p.svg", "cartpole_reward.svg"}
+    assert names >= {"synthetic_p.svg", "synthetic_aleatoric.svg", "mnist_data_size_p.svg", "cartpole_reward.svg"}
     for name in names:
         assert ElementTree.parse(root / RESULTS / name).getroot().tag.endswith("svg")
         assert f"](results/{name})" in (root / PAGE).read_text()

@@ -2,47 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable
 
 from concrete_dropout.report.record import finite
 from concrete_dropout.report.statistics import summarise
 from concrete_dropout.report.text import MISSING, number, plus_minus, probability
 
+from .agent_figures import agent_figures
+from .agent_runs import agents
 from .collect import FINISHED, Row
 from .experiments import EPISODE, Experiment
-from .figures import Line, chart
 from .parts import NOT_RUN, Part, by_kind, foot, head, said
 from .published import Published
-from .store import KINDS, in_order
 from .tables import Group, code, converged_words, dropout_words, groups, layers_of, score_words, table
-
-
-@dataclass(frozen=True)
-class AgentRun:
-    """The episodes of one agent, in order; there is at least one."""
-
-    rows: tuple[Row, ...]
-
-    def value(self, column: str, row: Row | None = None) -> float | None:
-        """Of an episode, by default the last."""
-        return finite((row or self.rows[-1])[column])
-
-    @property
-    def best(self) -> Row:
-        """The episode with the highest reward."""
-        return max(self.rows, key=lambda row: finite(row["reward"]) or float("-inf"))
-
-    def first_with(self, goal: float | None) -> str:
-        """The first episode with that reward."""
-        reached = (row[EPISODE] for row in self.rows if goal is not None and (finite(row["reward"]) or 0.0) >= goal)
-        return next(reached, MISSING)
-
-    @property
-    def honest(self) -> tuple[int, int]:
-        """In how many episodes the uncertainty is within a factor of two of the error, and of how many."""
-        ratios = [ratio for row in self.rows if (ratio := finite(row["honesty"])) is not None]
-        return sum(0.5 <= ratio <= 2 for ratio in ratios), len(ratios)
 
 
 def agent_part(experiment: Experiment, rows: list[Row], published: Published) -> Part:
@@ -65,24 +37,15 @@ def agent_part(experiment: Experiment, rows: list[Row], published: Published) ->
     found = groups(experiment, rows)
     lines += _by_kind(found, goal, name)
     lines += ["Single runs:", "", *_by_run(rows, goal, name)]
-    figures = _figures(experiment, found)
-    alts = {"reward": "reward by episode", "p": "p by episode", "ratio": "ratio by episode"}
-    for file in figures:
-        lines += [f"![{alts[file.rpartition('_')[2].removesuffix('.svg')]}](results/{file})", ""]
+    figures = {}
+    for alt, (file, svg) in agent_figures(experiment, found).items():
+        figures[file] = svg
+        lines += [f"![{alt}](results/{file})", ""]
     cells = by_kind(found, lambda group: f"{_last(group)}; {_reached(group, goal)}")
     counts = sorted({len(agents(group.rows)) for group in found})
     seeds = " to ".join(map(str, dict.fromkeys([counts[0], counts[-1]]))) if counts else MISSING
     told = converged_words(row for group in found for row in group.rows)
     return Part([*lines, *foot(rows)], (what, shown, *cells, seeds, told), figures)
-
-
-def agents(rows: Iterable[Row]) -> list[AgentRun]:
-    """Rows by run, in the order of seeds; episodes in order."""
-    found: dict[tuple[str, ...], list[Row]] = {}
-    for row in rows:
-        found.setdefault(tuple(row[key] for key in ("settings", "dropout", "p", "seed", "started")), []).append(row)
-    keys = sorted(found, key=lambda key: [in_order(key[0]), in_order(key[1], "dropout"), *map(in_order, key[2:])])
-    return [AgentRun(tuple(sorted(found[key], key=lambda row: in_order(row[EPISODE])))) for key in keys]
 
 
 def _by_kind(found: list[Group], goal: float | None, name: str) -> list[str]:
@@ -155,38 +118,3 @@ def _course(firsts: Iterable[Row], lasts: Iterable[Row]) -> str:
     """Mean p over layers and runs in the first episode, and in the last."""
     means = [summarise(p for row in rows for p in layers_of(row).values()) for rows in (firsts, lasts)]
     return " → ".join(probability(mean.mean) for mean in means if mean is not None) or MISSING
-
-
-def _figures(experiment: Experiment, found: list[Group]) -> dict[str, str]:
-    """Thin lines are single runs, thick ones their means."""
-
-    def lines(groups: list[Group], read: Callable[[Row], float | None], name: Callable[[Group], str]) -> list[Line]:
-        made = []
-        for group in groups:
-            colour = KINDS.index(group.kind) if group.kind in KINDS else len(KINDS)
-            by_episode: dict[float, list[float]] = {}
-            for run in agents(group.rows):
-                points = [(float(row[EPISODE]), value) for row in run.rows if (value := read(row)) is not None]
-                for episode, value in points:
-                    by_episode.setdefault(episode, []).append(value)
-                made += [Line("", tuple(points), colour, thin=True)] if points else []
-            means = [(episode, sum(values) / len(values)) for episode, values in sorted(by_episode.items())]
-            made += [Line(name(group), tuple(means), colour)] if means else []
-        return made
-
-    def words(group: Group) -> str:
-        return dropout_words(group.values)
-
-    made = {}
-    rewards = lines(found, lambda row: finite(row["reward"]), words)
-    if rewards:
-        made[f"{experiment.name}_reward.svg"] = chart("Reward in the true world", EPISODE, "reward", rewards)
-    with_p = [group for group in found if group.kind == "concrete"]
-    learned = lines(with_p, lambda row: p.mean if (p := summarise(layers_of(row).values())) else None, words)
-    if learned:
-        made[f"{experiment.name}_p.svg"] = chart("Learned p, mean over layers", EPISODE, "p", learned)
-    uncertain = [group for group in found if group.kind != "none"]
-    ratios = lines(uncertain, lambda row: finite(row["honesty"]), words)
-    if ratios:
-        made[f"{experiment.name}_ratio.svg"] = chart("Epistemic uncertainty / error", EPISODE, "ratio", ratios)
-    return made

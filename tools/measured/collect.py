@@ -17,6 +17,7 @@ from concrete_dropout.report.text import plain
 from .commands import changes, portable
 from .experiments import COMPONENTS, EXPERIMENTS, Experiment, experiment_of
 from .folders import Run, runs_in
+from .kept import NOTHING, Kept, keep
 
 Row = dict[str, str]
 FINISHED = "finished"
@@ -25,11 +26,12 @@ DIGITS = 7
 
 @dataclass(frozen=True)
 class Rows:
-    """What one run says: an experiment's rows, or a note on why there are none."""
+    """What one run says: an experiment's rows, or a note on why there are none; and what figures need beside them."""
 
     experiment: Experiment | None
     rows: tuple[Row, ...] = ()
     note: str = ""
+    kept: Kept = NOTHING
 
 
 def collect(path: Path, unfinished: bool = False) -> list[Rows]:
@@ -55,7 +57,11 @@ def _of_run(run: Run, unfinished: bool) -> Rows:
         way = "; --unfinished takes its episodes" if experiment.is_agent else ""
         return Rows(experiment, note=f"{run.label}: left out, it is {run.state or 'not recorded as finished'}{way}")
     rows = tuple(_rows(run, run.record, experiment))
-    return Rows(experiment, rows, "" if rows else f"{run.label}: left out, it has no scores on test data")
+    kept = keep(run, run.record, experiment, _shared(run, run.record, experiment)) if run.state == FINISHED else NOTHING
+    if rows:
+        return Rows(experiment, rows, kept=kept)
+    what = f"no row, only what figures need ({kept.words})" if kept.rows else "left out"
+    return Rows(experiment, note=f"{run.label}: {what}, it has no scores on test data", kept=kept)
 
 
 def _rows(run: Run, record: Record, experiment: Experiment) -> Iterable[Row]:

@@ -11,6 +11,7 @@ from concrete_dropout.errors import UserError
 
 from .collect import collect
 from .experiments import EXPERIMENTS
+from .kept_store import add_kept
 from .page import build
 from .store import merged, read_rows, write_rows
 
@@ -34,7 +35,7 @@ def main(arguments: Sequence[str], root: Path = ROOT) -> int:
 
 
 def add(results: Path, folders: Sequence[Path], unfinished: bool = False) -> None:
-    """Put the rows of runs into the CSV files, and say what was left out.
+    """Put the rows of runs, and what figures need beside them, into files; say what was left out.
 
     Raises:
         UserError: a folder without a run; nothing is written then.
@@ -50,14 +51,18 @@ def add(results: Path, folders: Sequence[Path], unfinished: bool = False) -> Non
             after = merged(experiment, before, added)
             write_rows(results, experiment, after)
             print(f"{experiment.name}.csv: {len(added)} rows read, {len(after)} in the file ({len(before)} before)")
-    if not any(rows.rows for rows in found):
+    for line in (kept := add_kept(results, found)):
+        print(line)
+    if not kept and not any(rows.rows for rows in found):
         print("No finished run of the paper's experiments was found; nothing was written.", file=sys.stderr)
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python tools/results.py", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
-    adds = commands.add_parser("add", help="take the results of finished runs into docs/results/*.csv")
+    adds = commands.add_parser(
+        "add", help="take results of finished runs, and what figures need of them, into docs/results"
+    )
     adds.add_argument("folders", nargs="+", type=Path, help="of runs, studies or sweeps")
     adds.add_argument("--unfinished", action="store_true", help="also episodes of agents that were stopped early")
     commands.add_parser("build", help="write docs/results.md, its figures and the README's table from these files")

@@ -1,92 +1,179 @@
-"""Line charts as SVG files: a few lines of text, no browser and no library."""
+"""Figures as SVG files: lines, dots and error bars in one panel or several; text alone, no browser and no library."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from html import escape
 
-WIDTH, HEIGHT = 640, 320
-LEFT, RIGHT, TOP, BOTTOM = 60, 170, 30, 45
+from .axes import Axis, Scale, across, upwards, width_of
+
+LEFT, TOP, BOTTOM, GAP = 60, 30, 45, 14
+HEADING = 20  # above a panel that has a title of its own
+WIDE, SMALL = (410, 245), (215, 130)  # of the area inside of the axes
 COLOURS = ("#3b5bdb", "#e8590c", "#2b8a3e", "#9c36b5", "#0b7285", "#846358")
-TICKS = 5  # at least so many on the y axis
+# From a low value to a high one, for lines that differ by a number.
+SHADES = ((68, 1, 84), (59, 82, 139), (33, 145, 140), (94, 201, 98), (235, 190, 20))
+DASHES = ' stroke-dasharray="5 4"'
 
 
 @dataclass(frozen=True)
 class Line:
-    """One line of a chart: its name in the legend ("" for none), points, and place in the list of colours."""
+    """One line of a panel.
+
+    Args:
+        name: in the legend, "" for none.
+        points: x and y.
+        colour: place in the list of colours, or a colour.
+        thin: a single run beside a mean.
+        dashed: to tell two lines of one colour apart.
+        errors: half of the length of an error bar, one for each point; none where it is empty.
+        dots: mark the points.
+        joined: draw the line itself.
+    """
 
     name: str
     points: tuple[tuple[float, float], ...]
-    colour: int = 0
+    colour: int | str = 0
     thin: bool = False
+    dashed: bool = False
+    errors: tuple[float, ...] = ()
+    dots: bool = False
+    joined: bool = True
+
+    @property
+    def paint(self) -> str:
+        """Its colour as SVG wants it."""
+        return self.colour if isinstance(self.colour, str) else COLOURS[self.colour % len(COLOURS)]
+
+    @property
+    def heights(self) -> list[float]:
+        """Everything that must have room above each other: points and the ends of their error bars."""
+        ends = [y + sign * e for (_, y), e in zip(self.points, self.errors, strict=False) for sign in (-1, 1)]
+        return [*(y for _, y in self.points), *ends]
 
 
-def chart(title: str, x: str, y: str, lines: Sequence[Line], log_x: bool = False) -> str:
-    """A chart of lines as an SVG document; y starts at 0 where all values are positive."""
-    points = [point for line in lines for point in line.points]
-    across = [_along(value, log_x) for value, _ in points]
-    low_x, high_x = min(across), max(across)
-    levels = _round_levels(min(0.0, *(value for _, value in points)), max(value for _, value in points))
-    low_y, high_y = levels[0], levels[-1]
+@dataclass(frozen=True)
+class Panel:
+    """Lines with their axes; ``diagonal`` is where y equals x."""
 
-    def place(value: float, height: float) -> tuple[float, float]:
-        share = (_along(value, log_x) - low_x) / ((high_x - low_x) or 1.0)
-        level = (height - low_y) / ((high_y - low_y) or 1.0)
-        return LEFT + share * (WIDTH - LEFT - RIGHT), HEIGHT - BOTTOM - level * (HEIGHT - TOP - BOTTOM)
+    title: str
+    x: Axis
+    y: Axis
+    lines: Sequence[Line] = field(default_factory=tuple)
+    diagonal: bool = False
 
+
+def chart(title: str, x: str, y: str, lines: Sequence[Line], log_x: bool = False, log_y: bool = False) -> str:
+    """One panel of lines as an SVG document."""
+    return figure(title, [Panel("", Axis(x, log_x), Axis(y, log_y), lines)])
+
+
+def figure(title: str, panels: Sequence[Panel], columns: int = 1, size: tuple[int, int] | None = None) -> str:
+    """Panels in rows as an SVG document, with one legend for all of them.
+
+    Args:
+        title: of the whole.
+        panels: at least one, each with a point at least.
+        columns: panels of a row.
+        size: of the area inside of the axes.
+    """
+    width, height = size or (WIDE if len(panels) == 1 else SMALL)
+    heading = HEADING if any(panel.title for panel in panels) else 0
+    columns = min(columns, len(panels))
+    cell = LEFT + width + GAP, heading + height + BOTTOM
+    named = list({line.name: line for panel in panels for line in panel.lines if line.name}.values())
+    legend = max((width_of(line.name) for line in named), default=0) + (44 if named else 0)
+    rows = -(-len(panels) // columns)
+    whole = round(max(columns * cell[0] + legend, LEFT + 1.1 * width_of(title))), TOP + rows * cell[1]
     parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" font-family="sans-serif" '
-        'font-size="12">',
-        f'<rect width="{WIDTH}" height="{HEIGHT}" fill="white"/>',
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {whole[0]} {whole[1]}" width="{whole[0]}" '
+        f'font-family="sans-serif" font-size="12">',
+        f'<rect width="{whole[0]}" height="{whole[1]}" fill="white"/>',
         _text(LEFT, 18, title, "start", "bold"),
-        _text((LEFT + WIDTH - RIGHT) / 2, HEIGHT - 8, x),
-        f'<text transform="translate(14 {HEIGHT / 2:.0f}) rotate(-90)" text-anchor="middle">{escape(y)}</text>',
     ]
-    for height in levels:
-        level = place(points[0][0], height)[1]
-        parts.append(f'<path d="M{LEFT} {level:.1f}H{WIDTH - RIGHT}" stroke="#dee2e6"/>')
-        parts.append(_text(LEFT - 6, level + 4, f"{height:g}", "end"))
-    for value in _ticks(sorted({value for value, _ in points})):
-        parts.append(_text(place(value, low_y)[0], HEIGHT - BOTTOM + 16, f"{value:g}"))
-    named = [line for line in lines if line.name]
-    for line in lines:
-        path = " ".join(f"{a:.1f},{b:.1f}" for a, b in (place(*point) for point in line.points))
-        style = 'stroke-width="1" opacity="0.4"' if line.thin else 'stroke-width="2.5"'
-        parts.append(f'<polyline points="{path}" fill="none" stroke="{_colour(line)}" {style}/>')
+    for i, panel in enumerate(panels):
+        corner = LEFT + (i % columns) * cell[0], TOP + heading + (i // columns) * cell[1]
+        parts.append(f'<g transform="translate({corner[0]} {corner[1]})">')
+        parts += [*_panel(panel, width, height), "</g>"]
     for i, line in enumerate(named):
-        level = TOP + 16 * i
-        parts.append(f'<path d="M{WIDTH - RIGHT + 12} {level}h18" stroke="{_colour(line)}" stroke-width="2.5"/>')
-        parts.append(_text(WIDTH - RIGHT + 36, level + 4, line.name, "start"))
+        parts += _entry(line, columns * cell[0], TOP + heading + 8 + 18 * i)
     return "\n".join([*parts, "</svg>", ""])
 
 
-def _along(value: float, log_x: bool) -> float:
-    return math.log10(value) if log_x else value
+def shade(share: float) -> str:
+    """A colour between the low end of the shades and their high end.
 
-
-def _round_levels(low: float, high: float) -> list[float]:
-    """Round numbers from below the lowest value to above the highest.
-
-    >>> _round_levels(0.0, 17.9)[-2:], _round_levels(-0.3, 0.0)[:2]
-    ([16.0, 18.0], [-0.3, -0.25])
+    >>> shade(0.0), shade(1.0)
+    ('#440154', '#ebbe14')
     """
-    span = (high - low) or 1.0
-    size = 10.0 ** math.floor(math.log10(span / TICKS))
-    step = max(size * factor for factor in (1, 2, 5) if size * factor <= span / TICKS * (1 + 1e-9))
-    first, last = math.floor(low / step + 1e-9), math.ceil(high / step - 1e-9)
-    return [round(i * step, 12) for i in range(first, max(last, first + 1) + 1)]
+    place = share * (len(SHADES) - 1)
+    i = min(int(place), len(SHADES) - 2)
+    mixed = [round(a + (place - i) * (b - a)) for a, b in zip(SHADES[i], SHADES[i + 1], strict=True)]
+    return "#" + "".join(f"{part:02x}" for part in mixed)
 
 
-def _ticks(values: list[float]) -> list[float]:
-    """All x where there are few, else some of them."""
-    every = math.ceil(len(values) / 8)
-    return values[::every]
+def _panel(panel: Panel, width: int, height: int) -> list[str]:
+    xs = [x for line in panel.lines for x, _ in line.points]
+    x_scale = across(panel.x, xs, width)
+    y_scale = upwards(panel.y, [y for line in panel.lines for y in line.heights], height)
+    parts = [_text(width / 2, -8, panel.title)] if panel.title else []
+    parts += [
+        _text(width / 2, height + 35, panel.x.label),
+        f'<text transform="translate(-46 {height / 2:.0f}) rotate(-90)" text-anchor="middle">'
+        f"{escape(panel.y.label)}</text>",
+    ]
+    for value, text in y_scale.ticks:
+        level = height * (1 - y_scale.share(value))
+        parts.append(f'<path d="M0 {level:.1f}H{width}" stroke="#dee2e6"/>')
+        parts.append(_text(-6, level + 4, text, "end"))
+    for value, text in x_scale.ticks:
+        place = width * x_scale.share(value)
+        if not panel.x.names:
+            parts.append(f'<path d="M{place:.1f} {height}v4" stroke="#868e96"/>')
+        parts.append(_text(place, height + 17, text))
+    if panel.diagonal:
+        parts.append(f'<path d="M0 {height}L{width} 0" stroke="#868e96"{DASHES}/>')
+    for line in panel.lines:
+        parts += _line(line, x_scale, y_scale, width, height)
+    return parts
 
 
-def _colour(line: Line) -> str:
-    return COLOURS[line.colour % len(COLOURS)]
+def _line(line: Line, x_scale: Scale, y_scale: Scale, width: int, height: int) -> list[str]:
+    def place(x: float, y: float) -> tuple[float, float]:
+        return width * x_scale.share(x), height * (1 - y_scale.share(y))
+
+    # A number that is not positive has no place on an axis of ratios.
+    shown = [i for i, (_, y) in enumerate(line.points) if y > 0 or not y_scale.log]
+    places = [place(*line.points[i]) for i in shown]
+    parts = []
+    if line.joined and len(places) > 1:
+        path = " ".join(f"{a:.1f},{b:.1f}" for a, b in places)
+        style = 'stroke-width="1" opacity="0.4"' if line.thin else f'stroke-width="2.5"{_dashes(line)}'
+        parts.append(f'<polyline points="{path}" fill="none" stroke="{line.paint}" {style}/>')
+    for i in shown:
+        (x, y), error = line.points[i], line.errors[i] if line.errors else 0.0
+        if error > 0:
+            (a, top), (_, bottom) = place(x, y + error), place(x, y - error)
+            path = f"M{a:.1f} {top:.1f}V{bottom:.1f}M{a - 3:.1f} {top:.1f}h6M{a - 3:.1f} {bottom:.1f}h6"
+            parts.append(f'<path d="{path}" stroke="{line.paint}" stroke-width="1.3" fill="none"/>')
+    if line.dots or (line.joined and len(places) == 1):
+        parts += [f'<circle cx="{a:.1f}" cy="{b:.1f}" r="3" fill="{line.paint}"/>' for a, b in places]
+    return parts
+
+
+def _entry(line: Line, left: float, level: float) -> list[str]:
+    """A line of the legend."""
+    parts = []
+    if line.joined:
+        parts.append(f'<path d="M{left} {level}h22" stroke="{line.paint}" stroke-width="2.5"{_dashes(line)}/>')
+    if line.dots:
+        parts.append(f'<circle cx="{left + 11}" cy="{level}" r="3" fill="{line.paint}"/>')
+    return [*parts, _text(left + 30, level + 4, line.name, "start")]
+
+
+def _dashes(line: Line) -> str:
+    return DASHES if line.dashed else ""
 
 
 def _text(x: float, y: float, text: str, anchor: str = "middle", weight: str = "normal") -> str:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,7 @@ class Run:
     Args:
         label: for messages.
         state: "finished" or what else became of it.
+        folder: where its files are; None where it has not begun.
         record: what its folder says; None where it has not begun.
         replicas: the same of several models that were trained as one.
         study: command of the study or sweep; "" for a run on its own.
@@ -30,6 +31,7 @@ class Run:
 
     label: str
     state: str
+    folder: Path | None = field(default=None, kw_only=True)
     record: Record | None
     replicas: Replicas | None = None
     study: str = ""
@@ -58,15 +60,19 @@ def runs_in(path: Path) -> list[Run]:
         UserError: where there is no run.
     """
     if is_study(path):
-        return _of_study(read_study(path))
+        return _placed(path, _of_study(read_study(path)))
     if not _is_run(path):
         found = [run for inner in _inside(path) for run in runs_in(inner)]
         if found:
             return found
     parent = path.resolve().parent
-    members = _of_study(read_study(parent)) if is_study(parent) else []
+    members = _placed(parent, _of_study(read_study(parent))) if is_study(parent) else []
     own = [run for run in members if run.record is not None and run.record.name == path.resolve().name]
-    return own or [_alone(path)]
+    return own or [replace(_alone(path), folder=path)]
+
+
+def _placed(study: Path, runs: Iterable[Run]) -> list[Run]:
+    return [replace(run, folder=study / run.record.name if run.record is not None else None) for run in runs]
 
 
 def _of_study(study: Study) -> list[Run]:

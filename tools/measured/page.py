@@ -10,6 +10,7 @@ from .agent_section import agent_part
 from .camvid_section import camvid_part
 from .collect import Row
 from .experiments import EXPERIMENTS, Experiment
+from .kept_section import with_figures
 from .parts import SHORT, Part
 from .published import Published, read_published
 from .store import read_rows
@@ -74,7 +75,8 @@ def short(parts: list[tuple[Experiment, Part]], links: bool) -> list[str]:
 
 
 def _part(experiment: Experiment, root: Path, published: Published) -> Part:
-    return MAKERS.get(experiment.name, study_part)(experiment, read_rows(root / RESULTS, experiment), published)
+    part = MAKERS.get(experiment.name, study_part)(experiment, read_rows(root / RESULTS, experiment), published)
+    return with_figures(part, experiment, root / RESULTS)
 
 
 def _anchor(title: str) -> str:

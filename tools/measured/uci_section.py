@@ -16,6 +16,7 @@ from .experiments import Experiment
 from .parts import NOT_RUN, Part, converged, foot, head, repeats
 from .published import Published
 from .tables import Group, code, converged_words, dropout_words, groups, learned_words, score_words, table
+from .uci_figure import learned_figure
 
 RANK = "average rank"
 
@@ -37,16 +38,23 @@ def uci_part(experiment: Experiment, rows: list[Row], published: Published) -> P
         better = "higher" if metric.higher_is_better else "lower"
         lines += [f"### {metric.title} ({metric.unit}, {better} is better)", ""]
         lines += _table(metric, found, published)
+    figures = learned_figure(found, sets_of(published))
     if rows:
-        lines += ["### Learned p", "", *_learned(found), *foot(rows)]
-    return Part(lines, _short(found, published))
+        shown = [line for name in figures for line in (f"![p of every layer by set](results/{name})", "")]
+        lines += ["### Learned p", "", *shown, *_learned(found), *foot(rows)]
+    return Part(lines, _short(found, published), figures)
+
+
+def sets_of(published: Published) -> list[str]:
+    """The paper's sets, in its order."""
+    return list(dict.fromkeys(number.setting for number in published.of("uci") if number.setting != RANK))
 
 
 def entries(found: list[Group], published: Published) -> list[Entry]:
     """The paper's sets in its order with our Concrete runs, then what else there is; a line for each setting."""
     made = []
     learned = [group for group in found if group.kind == "concrete"]
-    names = dict.fromkeys(number.setting for number in published.of("uci") if number.setting != RANK)
+    names = sets_of(published)
     for name in [*names, *(g.values["set"] for g in learned if g.values["set"] not in names)]:
         row = _paper_row(name, published) if name in names else None
         own = [group for group in learned if group.values["set"] == name]

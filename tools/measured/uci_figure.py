@@ -1,0 +1,44 @@
+"""The figure of the section on UCI sets: learned p of every layer, set by set."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from .axes import Axis
+from .figures import Line, Panel, figure
+from .tables import Group
+
+FILE = "uci_p.svg"
+APART = 0.16  # between layers of one set, whose neighbour is 1 away
+ROOM = 70  # pixels of a set
+
+
+def learned_figure(found: Iterable[Group], order: Iterable[str]) -> dict[str, str]:
+    """Mean p over splits with its standard error; of several settings of a set the first, as in the tables.
+
+    Args:
+        found: groups of all kinds of dropout.
+        order: of the sets; those that it does not name come last.
+    """
+    groups: dict[str, Group] = {}
+    for group in found:
+        if group.kind == "concrete" and group.learned:
+            groups.setdefault(group.values["set"], group)
+    names = [name for name in order if name in groups]
+    names += [name for name in groups if name not in names]
+    if not names:
+        return {}
+    layers = list(dict.fromkeys(layer for name in names for layer in groups[name].learned))
+    lines = []
+    for i, layer in enumerate(layers):
+        shift = APART * (i - (len(layers) - 1) / 2)
+        own = [
+            (place + shift, groups[name].learned[layer])
+            for place, name in enumerate(names)
+            if layer in groups[name].learned
+        ]
+        points = tuple((x, p.mean) for x, p in own)
+        lines.append(Line(layer, points, i, errors=tuple(p.se or 0.0 for _, p in own), dots=True, joined=False))
+    panel = Panel("", Axis("", names=tuple(names)), Axis("p"), lines)
+    title = "Learned p by layer: mean and standard error over splits"
+    return {FILE: figure(title, [panel], size=(max(4, len(names)) * ROOM, 245))}
