@@ -9,7 +9,7 @@ from typing import Any
 
 from concrete_dropout.report.layers import layers_of
 from concrete_dropout.report.pictures import read_pictures
-from concrete_dropout.report.record import CHANGING, FIXED, Record, dicts, finite, mapping
+from concrete_dropout.report.record import CHANGING, Record, dicts, finite, mapping
 
 from .experiments import HEAD, SEED, Experiment
 from .folders import Run
@@ -20,7 +20,7 @@ NUM_BINS = 20  # of equal width, as the project's reliability curves have them
 MAX_STEPS = 60  # of a layer and a run
 MAX_IMAGES = 2
 MAX_BYTES = 300_000  # of a picture
-KINDS = (*FIXED, *CHANGING)  # pictures of an image
+KINDS = CHANGING  # what the network says of an image; the image itself and its labels belong to the data set
 SOURCE = ("steps", "seconds", "commit", "hardware", "command", "study")
 
 

@@ -1,4 +1,4 @@
-"""Maps of test images on the page: what the network saw, said, and was unsure of; with a key to the colours."""
+"""Maps of test images on the page: what the network said, and was unsure of; with a key to the colours."""
 
 from __future__ import annotations
 
@@ -15,13 +15,12 @@ from .kept import picture_file
 from .tables import code, table
 
 WORDS = {
-    "input": "image",
-    "target": "ground truth",
     "prediction": "prediction",
     "epistemic": "epistemic",
     "aleatoric": "aleatoric",
     "error": "errors",
 }
+COLUMNS = 2  # of pictures
 WIDTH, ROW = 700, 22
 BAR = 200  # pixels of the scale of colours
 SHADES = 24
@@ -36,7 +35,8 @@ def maps_lines(experiment: Experiment, rows: list[Row]) -> tuple[list[str], dict
     made = f" and {code(first['settings'])}" if first["settings"] else ""
     text = (
         f"Test images of the Concrete run with seed {first['seed']}{made}: epistemic uncertainty is the mutual "
-        "information, aleatoric uncertainty the expected entropy of the samples. Numbers: "
+        "information, aleatoric uncertainty the expected entropy of the samples. The photographs and their labels are "
+        "CamVid's and not copied here; the run's own report shows them beside the maps. Numbers: "
         f"[{experiment.name}_maps.csv](results/{experiment.name}_maps.csv)."
     )
     lines = [*head, text, ""]
@@ -78,7 +78,7 @@ def key(row: Row) -> str:
 
 
 def _image(experiment: Experiment, row: Row) -> list[str]:
-    """Six pictures in two rows of a table."""
+    """Four pictures in two rows of a table."""
     told = {
         "error": f": {percent(wrong, 1)} of the pixels" if (wrong := finite(row["wrong"])) is not None else "",
         "epistemic": _mean(row["mutual_information"]),
@@ -88,8 +88,8 @@ def _image(experiment: Experiment, row: Row) -> list[str]:
     titles = [f"{WORDS[kind]}{told.get(kind, '')}" for kind in kinds]
     pictures = [f"![{WORDS[k]} of {row['name']}](results/{picture_file(experiment, row['image'], k)})" for k in kinds]
     # A table has one header; the titles of the second row look like it.
-    second = [f"**{words}**" for words in titles[3:]]
-    return [f"{row['name']}:", "", *table(titles[:3], [pictures[:3], second, pictures[3:]])]
+    second = [f"**{words}**" for words in titles[COLUMNS:]]
+    return [f"{row['name']}:", "", *table(titles[:COLUMNS], [pictures[:COLUMNS], second, pictures[COLUMNS:]])]
 
 
 def _mean(text: str) -> str:
