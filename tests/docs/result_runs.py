@@ -10,7 +10,7 @@ from tests.report import control_runs
 from tests.report.replica_runs import SIZES, SPLITS, write_replicas
 from tests.report.vision_runs import write_classification, write_segmentation
 
-from concrete_dropout.runfolder import CONFIG, CONTROL, RUN, STUDY, RunFolder
+from concrete_dropout.runfolder import CONFIG, CONTROL, REPLICAS, RUN, STUDY, RunFolder
 
 TIMES = {"started": "2026-03-01T12:00:00+00:00", "ended": "2026-03-01T12:10:00+00:00"}
 HARDWARE = "Some CPU, 1 threads of 2 cores"
@@ -85,6 +85,28 @@ def cartpole_study(path: Path, runs: dict[tuple[str, int], list[float]], started
         RunFolder(place).update_json(RUN, **facts)
         configure(place, kind, 0.1)
     return path
+
+
+def tuning(
+    path: Path,
+    name: str = "yacht",
+    likelihood: float = -1.0,
+    more: str = "",
+    scales: tuple[float, ...] = (),
+    **run: Any,
+) -> Path:
+    """A run that was made to choose settings: five splits with validation scores, for each of some length scales."""
+    labels: list[dict[str, Any]] = [{"data.split": split} for split in range(5)]
+    if scales:
+        labels = [{**label, "dropout.length_scale": scale} for scale in scales for label in labels]
+    command = f"python train.py experiment=uci data.name={name} data.val_fraction=0.1 test=false {more}".strip()
+    facts = {**FACTS, "command": f"{command} hydra.run.dir=/somewhere/run", **run}
+    write_replicas(path, labels, scores=(likelihood, 0.5), errors=(0.01, 0.01), experiment="uci", **facts)
+    table = RunFolder(path).read_table(REPLICAS)
+    kept = [name for name in table[0] if not name.startswith("test/")]
+    (path / REPLICAS).unlink()
+    RunFolder(path).append_rows(REPLICAS, kept, [[row[name] for name in kept] for row in table])
+    return configure(path, data={"name": name, "split": 0, "val_fraction": 0.1}, seed=0)
 
 
 def stop(path: Path, episodes: int) -> Path:

@@ -14,6 +14,7 @@ import pytest
 from tests.docs import result_runs as runs
 from tools.measured.command import add, main
 from tools.measured.experiments import EXPERIMENTS, experiment_of
+from tools.measured.sheets import SHEETS
 from tools.measured.store import read_rows, write_rows
 
 from concrete_dropout.errors import UserError
@@ -213,8 +214,8 @@ def test_the_command_itself(tmp_path: Path) -> None:
 
 
 def test_the_files_of_this_repository_are_as_the_tool_writes_them(tmp_path: Path) -> None:
-    for experiment in EXPERIMENTS:
-        path = ROOT / "docs" / "results" / f"{experiment.name}.csv"
+    for sheet in (*EXPERIMENTS, *SHEETS):
+        path = ROOT / "docs" / "results" / f"{sheet.name}.csv"
         if path.is_file():
-            write_rows(tmp_path, experiment, read_rows(path.parent, experiment))
+            write_rows(tmp_path, sheet, read_rows(path.parent, sheet))
             assert (tmp_path / path.name).read_text() == path.read_text(), path.name

@@ -9,10 +9,12 @@ from pathlib import Path
 
 from concrete_dropout.errors import UserError
 
-from .collect import collect
+from .collect import Row, collect
 from .experiments import EXPERIMENTS
 from .page import build
-from .store import merged, read_rows, write_rows
+from .sheets import TUNING
+from .store import Sheet, merged, read_rows, write_rows
+from .tuning import tried
 
 ROOT = Path(__file__).parents[2]
 REFUSED = 2
@@ -24,6 +26,8 @@ def main(arguments: Sequence[str], root: Path = ROOT) -> int:
     try:
         if given.command == "add":
             add(root / "docs" / "results", given.folders, given.unfinished)
+        elif given.command == "tried":
+            record_tried(root / "docs" / "results", given.folders)
         else:
             for path in build(root):
                 print(path.relative_to(root))
@@ -45,13 +49,32 @@ def add(results: Path, folders: Sequence[Path], unfinished: bool = False) -> Non
             print(rows.note, file=sys.stderr)
     for experiment in EXPERIMENTS:
         added = [row for rows in found if rows.experiment == experiment for row in rows.rows]
-        if added:
-            before = read_rows(results, experiment)
-            after = merged(experiment, before, added)
-            write_rows(results, experiment, after)
-            print(f"{experiment.name}.csv: {len(added)} rows read, {len(after)} in the file ({len(before)} before)")
+        _put(results, experiment, added)
     if not any(rows.rows for rows in found):
         print("No finished run of the paper's experiments was found; nothing was written.", file=sys.stderr)
+
+
+def record_tried(results: Path, folders: Sequence[Path]) -> None:
+    """Put validation scores of runs that were made to choose settings into their CSV file.
+
+    Raises:
+        UserError: a folder without a run; nothing is written then.
+    """
+    rows, notes = tried(folders)
+    for note in notes:
+        print(note, file=sys.stderr)
+    _put(results, TUNING, rows)
+    if not rows:
+        print("No finished run with validation scores was found; nothing was written.", file=sys.stderr)
+
+
+def _put(results: Path, sheet: Sheet, added: Sequence[Row]) -> None:
+    """Add rows to a file, and say how many."""
+    if added:
+        before = read_rows(results, sheet)
+        after = merged(sheet, before, added)
+        write_rows(results, sheet, after)
+        print(f"{sheet.name}.csv: {len(added)} rows read, {len(after)} in the file ({len(before)} before)")
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -60,5 +83,7 @@ def _parser() -> argparse.ArgumentParser:
     adds = commands.add_parser("add", help="take the results of finished runs into docs/results/*.csv")
     adds.add_argument("folders", nargs="+", type=Path, help="of runs, studies or sweeps")
     adds.add_argument("--unfinished", action="store_true", help="also episodes of agents that were stopped early")
+    tries = commands.add_parser("tried", help="take validation scores of runs that were made to choose settings")
+    tries.add_argument("folders", nargs="+", type=Path, help="of runs, studies or sweeps")
     commands.add_parser("build", help="write docs/results.md, its figures and the README's table from these files")
     return parser

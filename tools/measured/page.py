@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from .agent_section import agent_part
+from .beyond import beyond_parts
 from .camvid_section import camvid_part
 from .collect import Row
 from .experiments import EXPERIMENTS, Experiment
@@ -54,10 +55,11 @@ def build(root: Path) -> list[Path]:
 def made(root: Path) -> dict[Path, str]:
     """File -> its text: the page, figures, and the README where it has a place for the table."""
     published = read_published(root / RESULTS)
-    parts = [(experiment, _part(experiment, root, published)) for experiment in EXPERIMENTS]
+    parts = [(experiment.title, _part(experiment, root, published)) for experiment in EXPERIMENTS]
+    parts += beyond_parts(root / RESULTS)
     lines = [INTRO, "## In short", "", *short(parts, links=True)]
-    for experiment, part in parts:
-        lines += [f"## {experiment.title}", "", *part.lines]
+    for title, part in parts:
+        lines += [f"## {title}", "", *part.lines]
     files = {root / PAGE: "\n".join(lines).rstrip("\n") + "\n"}
     files |= {root / RESULTS / name: svg for _, part in parts for name, svg in part.figures.items()}
     readme = root / README
@@ -67,10 +69,10 @@ def made(root: Path) -> dict[Path, str]:
     return files
 
 
-def short(parts: list[tuple[Experiment, Part]], links: bool) -> list[str]:
-    """The short version: a line for each experiment, which on the page leads to its section."""
-    names = {e.name: f"[{e.title}](#{_anchor(e.title)})" if links else e.title for e, _ in parts}
-    return table(SHORT, [[names[experiment.name], *part.short] for experiment, part in parts])
+def short(parts: list[tuple[str, Part]], links: bool) -> list[str]:
+    """The short version: a line for each section that has one, which on the page leads there."""
+    names = {title: f"[{title}](#{_anchor(title)})" if links else title for title, _ in parts}
+    return table(SHORT, [[names[title], *part.short] for title, part in parts if part.short])
 
 
 def _part(experiment: Experiment, root: Path, published: Published) -> Part:

@@ -23,7 +23,8 @@ class Part:
 
     Args:
         lines: Markdown below its heading.
-        short: what the short version says: what is measured, the paper, ours by kind, number of repeats, converged.
+        short: what the short version says: what is measured, the paper, ours by kind, number of repeats, converged;
+            nothing for a section without a line there.
         figures: name of a file -> SVG.
     """
 

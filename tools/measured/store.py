@@ -6,23 +6,40 @@ import csv
 import io
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Protocol
 
 from concrete_dropout.report.record import finite
 from concrete_dropout.runfolder import RunFolder
 
 from .collect import FINISHED, Row
-from .experiments import EPISODE, Experiment
+from .experiments import EPISODE
 
 KINDS = ("none", "fixed", "concrete")
 
 
-def read_rows(folder: Path, experiment: Experiment) -> list[Row]:
+class Sheet(Protocol):
+    """A CSV file: an experiment's, or one about something else."""
+
+    @property
+    def name(self) -> str:
+        """Of the file."""
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """Columns that, with ``settings``, tell one row from another."""
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The header."""
+
+
+def read_rows(folder: Path, experiment: Sheet) -> list[Row]:
     """The rows of an experiment; none where there is no file."""
     rows = RunFolder(folder).read_table(f"{experiment.name}.csv")
     return [{column: row.get(column, "") for column in experiment.columns} for row in rows]
 
 
-def write_rows(folder: Path, experiment: Experiment, rows: Iterable[Row]) -> None:
+def write_rows(folder: Path, experiment: Sheet, rows: Iterable[Row]) -> None:
     """Replace the file of an experiment."""
     text = io.StringIO()
     writer = csv.DictWriter(text, experiment.columns, lineterminator="\n")
@@ -32,7 +49,7 @@ def write_rows(folder: Path, experiment: Experiment, rows: Iterable[Row]) -> Non
     RunFolder(folder).write_text(f"{experiment.name}.csv", text.getvalue())
 
 
-def merged(experiment: Experiment, known: Iterable[Row], added: Iterable[Row]) -> list[Row]:
+def merged(experiment: Sheet, known: Iterable[Row], added: Iterable[Row]) -> list[Row]:
     """Rows with those of other runs: of two runs with one setting, seed and split the newer counts.
 
     A run that was stopped never takes the place of one that was not.
@@ -46,7 +63,7 @@ def merged(experiment: Experiment, known: Iterable[Row], added: Iterable[Row]) -
     return [row for rows in runs.values() for row in rows]
 
 
-def _by_run(experiment: Experiment, rows: Iterable[Row]) -> dict[tuple[str, ...], list[Row]]:
+def _by_run(experiment: Sheet, rows: Iterable[Row]) -> dict[tuple[str, ...], list[Row]]:
     """Rows by setting, seed and split; of several runs among them those of the newest."""
     found: dict[tuple[str, ...], dict[str, list[Row]]] = {}
     columns = [column for column in (*experiment.keys, "settings") if column != EPISODE]
@@ -58,10 +75,10 @@ def _by_run(experiment: Experiment, rows: Iterable[Row]) -> dict[tuple[str, ...]
 
 def _worth(rows: list[Row]) -> tuple[bool, str]:
     """What a later run replaces an earlier one by; times are in one zone, and so in the order of their texts."""
-    return rows[0]["state"] == FINISHED, rows[0]["started"]
+    return rows[0].get("state", FINISHED) == FINISHED, rows[0]["started"]
 
 
-def _order(row: Row, experiment: Experiment) -> list[tuple[float, float, str]]:
+def _order(row: Row, experiment: Sheet) -> list[tuple[float, float, str]]:
     return [in_order(row[column], column) for column in ("settings", *experiment.keys)]
 
 

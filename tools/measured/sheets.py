@@ -1,0 +1,40 @@
+"""CSV files beside those of the experiments."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+WHERE_FROM = ("started", "commit", "hardware", "command")
+
+
+@dataclass(frozen=True)
+class OwnSheet:
+    """A file.
+
+    Args:
+        name: of it.
+        keys: columns that, with ``settings``, tell one row from another.
+        more: the other columns.
+    """
+
+    name: str
+    keys: tuple[str, ...]
+    more: tuple[str, ...]
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The header."""
+        return (*self.keys, "settings", *self.more, *WHERE_FROM)
+
+
+def _with_errors(*names: str) -> tuple[str, ...]:
+    return tuple(column for name in names for column in (name, f"{name}_se"))
+
+
+TUNING = OwnSheet(
+    "tuning",
+    # Means are compared only where they are over the same splits, with as much of them held back.
+    ("experiment", "set", "val_fraction", "splits", "seeds", "dropout", "p"),
+    ("models", *_with_errors("log_likelihood", "rmse", "accuracy"), "learned_p", "converged", "steps"),
+)
+SHEETS = (TUNING,)
