@@ -10,7 +10,7 @@ from tests.report import control_runs
 from tests.report.replica_runs import SIZES, SPLITS, write_replicas
 from tests.report.vision_runs import write_classification, write_segmentation
 
-from concrete_dropout.runfolder import CONFIG, CONTROL, REPLICAS, RUN, STUDY, RunFolder
+from concrete_dropout.runfolder import CONFIG, CONTROL, JOB, REPLICAS, RUN, STUDY, RunFolder
 
 TIMES = {"started": "2026-03-01T12:00:00+00:00", "ended": "2026-03-01T12:10:00+00:00"}
 HARDWARE = "Some CPU, 1 threads of 2 cores"
@@ -107,6 +107,23 @@ def tuning(
     (path / REPLICAS).unlink()
     RunFolder(path).append_rows(REPLICAS, kept, [[row[name] for name in kept] for row in table])
     return configure(path, data={"name": name, "split": 0, "val_fraction": 0.1}, seed=0)
+
+
+def grid_search(path: Path, likelihoods: dict[str, float], more: str = "", seeds: tuple[int, ...] = (0,)) -> Path:
+    """A sweep over p ("" for a learned one) on yacht, each with five splits; a job of a fixed p takes ten minutes."""
+    jobs = []
+    for seed in seeds:
+        for p, likelihood in likelihoods.items():
+            kind, place = ("fixed" if p else "concrete"), path / str(len(jobs))
+            own = {"dropout.kind": kind, "seed": seed, **({"dropout.p": float(p)} if p else {})}
+            ended = TIMES["ended"] if p else "2026-03-01T12:05:00+00:00"
+            tuning(place, likelihood=likelihood, more=f"dropout={kind}", dropout=kind, seed=seed, ended=ended)
+            configure(place, kind, float(p or 0.1), data={"name": "yacht", "split": 0, "val_fraction": 0.1}, seed=seed)
+            RunFolder(place).write_json(JOB, {"overrides": ["experiment=uci", "sweep=grid_vs_concrete"]})
+            jobs.append({"label": str(own), "folder": place.name, "values": own, "state": "finished", "error": None})
+    command = f"python train.py -m experiment=uci data.name=yacht sweep=grid_vs_concrete test=false {more}".strip()
+    RunFolder(path).write_json(STUDY, {"kind": "grid_vs_concrete", "command": command, "runs": jobs})
+    return path
 
 
 def stop(path: Path, episodes: int) -> Path:

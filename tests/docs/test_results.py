@@ -150,8 +150,8 @@ def test_jobs_of_a_sweep_have_what_it_varied(tmp_path: Path) -> None:
         runs.configure(place, kind, p)
         values = {"dropout.kind": kind, "dropout.p": p, "optim.lr": 0.01}
         jobs.append({"label": f"{number}", "folder": place.name, "values": values, "state": "finished"})
-    command = "python train.py -m experiment=mnist sweep=grid_vs_concrete optim.lr=0.001,0.01 threads=1"
-    RunFolder(tmp_path / "sweep").write_json(STUDY, {"kind": "grid_vs_concrete", "command": command, "runs": jobs})
+    command = "python train.py -m experiment=mnist dropout.p=0.1,0.5 optim.lr=0.001,0.01 threads=1"
+    RunFolder(tmp_path / "sweep").write_json(STUDY, {"kind": "comparison", "command": command, "runs": jobs})
     add(tmp_path / "results", [tmp_path / "sweep"])
     found = [(row["dropout"], row["p"], row["settings"]) for row in rows_of(tmp_path / "results", "mnist")]
     assert found == [(kind, p, "optim.lr=0.01") for kind, p in (("fixed", "0.1"), ("fixed", "0.5"), ("concrete", ""))]

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from .grid_section import TITLE as GRID_TITLE
+from .grid_section import grid_part
 from .parts import Part
-from .sheets import TUNING
+from .sheets import GRID_COST, TUNING
 from .store import read_rows
 from .tuning_section import TITLE as TUNING_TITLE
 from .tuning_section import tuning_part
@@ -13,4 +15,7 @@ from .tuning_section import tuning_part
 
 def beyond_parts(results: Path) -> list[tuple[str, Part]]:
     """Title and content of each, from the CSV files of a folder."""
-    return [(TUNING_TITLE, tuning_part(read_rows(results, TUNING)))]
+    return [
+        (GRID_TITLE, grid_part(read_rows(results, GRID_COST))),
+        (TUNING_TITLE, tuning_part(read_rows(results, TUNING))),
+    ]

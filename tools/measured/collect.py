@@ -21,6 +21,7 @@ from .folders import Run, runs_in
 
 Row = dict[str, str]
 FINISHED = "finished"
+GRID = "grid_vs_concrete"  # a sweep with a file of its own: its p were not chosen, and its runs are no controls
 
 
 @dataclass(frozen=True)
@@ -33,14 +34,14 @@ class Rows:
 
 
 def collect(path: Path, unfinished: bool = False) -> list[Rows]:
-    """Rows of every run in a folder.
+    """Rows of every run in a folder, but for those of a grid search, whose p nobody chose.
 
     Args:
         path: of a run, a study or a sweep.
         unfinished: take the episodes of agents that were stopped early too, whose rows say so. Other runs are scored
             on test data when they have come to their end, and have nothing to show before.
     """
-    return [_of_run(run, unfinished) for run in runs_in(path)]
+    return [_of_run(run, unfinished) for run in runs_in(path) if run.sweep != GRID]
 
 
 def _of_run(run: Run, unfinished: bool) -> Rows:

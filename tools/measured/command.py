@@ -11,8 +11,9 @@ from concrete_dropout.errors import UserError
 
 from .collect import Row, collect
 from .experiments import EXPERIMENTS
+from .grid import grid_rows
 from .page import build
-from .sheets import TUNING
+from .sheets import GRID_COST, TUNING
 from .store import Sheet, merged, read_rows, write_rows
 from .tuning import tried
 
@@ -44,13 +45,14 @@ def add(results: Path, folders: Sequence[Path], unfinished: bool = False) -> Non
         UserError: a folder without a run; nothing is written then.
     """
     found = [rows for folder in folders for rows in collect(folder, unfinished)]
-    for rows in found:
-        if rows.note:
-            print(rows.note, file=sys.stderr)
+    searched, notes = grid_rows(folders)
+    for note in [*(rows.note for rows in found if rows.note), *notes]:
+        print(note, file=sys.stderr)
     for experiment in EXPERIMENTS:
         added = [row for rows in found if rows.experiment == experiment for row in rows.rows]
         _put(results, experiment, added)
-    if not any(rows.rows for rows in found):
+    _put(results, GRID_COST, searched)
+    if not searched and not any(rows.rows for rows in found):
         print("No finished run of the paper's experiments was found; nothing was written.", file=sys.stderr)
 
 

@@ -58,7 +58,8 @@ def facts_of(run: Run, record: Record) -> Row:
         "started": moment_text(record.run.get("started")),
         "commit": text(record.run.get("commit"))[:13],
         "hardware": text(record.run.get("hardware")),
-        "command": portable(run.study or str(record.run.get("command") or "")),
+        "command": portable(str(record.run.get("command") or "")),
+        "study": portable(run.study),
     }
 
 

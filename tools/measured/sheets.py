@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-WHERE_FROM = ("started", "commit", "hardware", "command")
+WHERE_FROM = ("started", "commit", "hardware", "command", "study")
 
 
 @dataclass(frozen=True)
@@ -37,4 +37,10 @@ TUNING = OwnSheet(
     ("experiment", "set", "val_fraction", "splits", "seeds", "dropout", "p"),
     ("models", *_with_errors("log_likelihood", "rmse", "accuracy"), "learned_p", "converged", "steps"),
 )
-SHEETS = (TUNING,)
+GRID_COST = OwnSheet(
+    "grid_cost",
+    ("experiment", "set", "dropout", "p", "split", "seed"),
+    # Seconds are those of the whole job, which may have trained several models as one batch.
+    ("nll", "accuracy", "rmse", "learned_p", "converged", "steps", "seconds", "replicas"),
+)
+SHEETS = (TUNING, GRID_COST)
