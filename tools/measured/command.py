@@ -3,32 +3,37 @@
 from __future__ import annotations
 
 import argparse
+import shlex
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 from concrete_dropout.errors import UserError
 
-from .collect import Row, collect
+from .collect import FINISHED, Row, collect
 from .experiments import EXPERIMENTS
 from .grid import grid_rows
-from .page import build
+from .page import RESULTS, build
+from .plan import Step, names, steps
+from .runner import STOPPED, arguments, run_steps, state_of
 from .sheets import GRID_COST, TUNING
 from .store import Sheet, merged, read_rows, write_rows
 from .tuning import tried
 
 ROOT = Path(__file__).parents[2]
-REFUSED = 2
+FAILED, REFUSED = 1, 2
 
 
-def main(arguments: Sequence[str], root: Path = ROOT) -> int:
+def main(given_words: Sequence[str], root: Path = ROOT) -> int:
     """Carry out a command on the documentation of ``root``; returns the exit code."""
-    given = _parser().parse_args(arguments)
+    given = _parser().parse_args(given_words)
     try:
+        if given.command == "run":
+            return reproduce(steps(given.names), root, given.list)
         if given.command == "add":
-            add(root / "docs" / "results", given.folders, given.unfinished)
+            add(root / RESULTS, given.folders, given.unfinished)
         elif given.command == "tried":
-            record_tried(root / "docs" / "results", given.folders)
+            record_tried(root / RESULTS, given.folders)
         else:
             for path in build(root):
                 print(path.relative_to(root))
@@ -54,6 +59,29 @@ def add(results: Path, folders: Sequence[Path], unfinished: bool = False) -> Non
     _put(results, GRID_COST, searched)
     if not searched and not any(rows.rows for rows in found):
         print("No finished run of the paper's experiments was found; nothing was written.", file=sys.stderr)
+
+
+def reproduce(planned: Sequence[Step], root: Path, only_list: bool = False) -> int:
+    """Run commands, then take their results and build the page; returns the exit code."""
+    if only_list:
+        for step in planned:
+            finished = state_of(root / step.folder) == FINISHED
+            print(f"{'# finished: ' if finished else ''}{shlex.join(['python', *arguments(step, root)[1:]])}")
+        return 0
+    done, failed, stopped = run_steps(planned, root)
+    for step in planned:
+        try:
+            add(root / RESULTS, [root / step.folder])
+        except UserError as error:  # a command that was refused leaves no folder, and is told below
+            if step in done:
+                failed.append(f"{step.command} ({error})")
+    for path in build(root):
+        print(path.relative_to(root))
+    if stopped:
+        print(f"Stopped after {len(done)} of {len(planned)}; the same command goes on from there.", file=sys.stderr)
+    if failed:
+        print(f"\nError: {len(failed)} of {len(planned)} commands failed:", *failed, file=sys.stderr, sep="\n  ")
+    return STOPPED[0] if stopped else FAILED if failed else 0
 
 
 def record_tried(results: Path, folders: Sequence[Path]) -> None:
@@ -87,5 +115,8 @@ def _parser() -> argparse.ArgumentParser:
     adds.add_argument("--unfinished", action="store_true", help="also episodes of agents that were stopped early")
     tries = commands.add_parser("tried", help="take validation scores of runs that were made to choose settings")
     tries.add_argument("folders", nargs="+", type=Path, help="of runs, studies or sweeps")
+    runs = commands.add_parser("run", help="run the commands behind the page, add what they found, and build it")
+    runs.add_argument("names", nargs="*", metavar="NAME", help=f"which: {', '.join(names())}; all without one")
+    runs.add_argument("--list", action="store_true", help="print the commands alone")
     commands.add_parser("build", help="write docs/results.md, its figures and the README's table from these files")
     return parser

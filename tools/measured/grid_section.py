@@ -12,16 +12,12 @@ from concrete_dropout.report.text import MISSING, percent
 from .collect import Row
 from .figures import Line, chart
 from .parts import NOT_RUN, Part
+from .plan import commands_of
 from .sheets import GRID_COST
 from .store import in_order
 from .tables import Group, code, converged_words, learned_words, provenance, score_whole, score_words, table, time_words
 
 TITLE = "The cost of a grid search"
-COMMANDS = (
-    "python train.py -m experiment=mnist sweep=grid_vs_concrete seed=0,1,2",
-    "python train.py -m experiment=uci sweep=grid_vs_concrete data.name=SET replicas=splits data.val_fraction=0.1 "
-    "test=false",
-)
 WHAT = (
     "sets where validation NLL is within a standard error of the best p of a grid, or better; share of the grid's time"
 )
@@ -97,7 +93,7 @@ def grid_part(rows: list[Row]) -> Part:
     """The section."""
     lines = [
         "A grid of fixed p needs a run for each, learning p needs one. "
-        f"{'Made' if rows else 'To be made'} by {' and '.join(map(code, COMMANDS))}.",
+        f"{'Made' if rows else 'To be made'} by {' and '.join(map(code, commands_of(GRID_COST.name)))}.",
         "",
     ]
     if not rows:
