@@ -84,6 +84,7 @@ def _shared(run: Run, record: Record, experiment: Experiment) -> Row:
     started, ended = (_time(record.run.get(key)) for key in ("started", "ended"))
     return {
         **{column: _setting(value) for column, value in settings.items()},
+        **{column: _text(run.setting(key)) for column, key in experiment.facts.items()},
         "dropout": kind,
         "p": _text(p),
         "split": _text(run.setting("data.split")),

@@ -11,12 +11,13 @@ from pathlib import Path
 from concrete_dropout.errors import UserError
 
 from .collect import FINISHED, Row, collect
+from .evaluated import evaluated, evaluations_in
 from .experiments import EXPERIMENTS
 from .grid import grid_rows
 from .page import RESULTS, build
 from .plan import Step, names, steps
 from .runner import STOPPED, arguments, run_steps, state_of
-from .sheets import GRID_COST, TUNING
+from .sheets import GRID_COST, MASKS, SHIFT, TUNING
 from .store import Sheet, merged, read_rows, write_rows
 from .tuning import tried
 
@@ -49,15 +50,21 @@ def add(results: Path, folders: Sequence[Path], unfinished: bool = False) -> Non
     Raises:
         UserError: a folder without a run; nothing is written then.
     """
-    found = [rows for folder in folders for rows in collect(folder, unfinished)]
-    searched, notes = grid_rows(folders)
-    for note in [*(rows.note for rows in found if rows.note), *notes]:
-        print(note, file=sys.stderr)
+    evaluations = {folder: evaluations_in(folder) for folder in folders}
+    runs = [folder for folder, inside in evaluations.items() if not inside]
+    scored = [evaluated(place) for inside in evaluations.values() for place in inside]
+    found = [rows for folder in runs for rows in collect(folder, unfinished)]
+    searched, notes = grid_rows(runs)
+    for note in [*(rows.note for rows in found), *(rows.note for rows in scored), *notes]:
+        if note:
+            print(note, file=sys.stderr)
     for experiment in EXPERIMENTS:
         added = [row for rows in found if rows.experiment == experiment for row in rows.rows]
         _put(results, experiment, added)
     _put(results, GRID_COST, searched)
-    if not searched and not any(rows.rows for rows in found):
+    for sheet in (MASKS, SHIFT):
+        _put(results, sheet, [row for rows in scored for row in rows.rows.get(sheet, [])])
+    if not searched and not any(rows.rows for rows in found) and not any(rows.rows for rows in scored):
         print("No finished run of the paper's experiments was found; nothing was written.", file=sys.stderr)
 
 
@@ -111,7 +118,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python tools/results.py", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
     adds = commands.add_parser("add", help="take the results of finished runs into docs/results/*.csv")
-    adds.add_argument("folders", nargs="+", type=Path, help="of runs, studies or sweeps")
+    adds.add_argument("folders", nargs="+", type=Path, help="of runs, studies, sweeps or evaluations")
     adds.add_argument("--unfinished", action="store_true", help="also episodes of agents that were stopped early")
     tries = commands.add_parser("tried", help="take validation scores of runs that were made to choose settings")
     tries.add_argument("folders", nargs="+", type=Path, help="of runs, studies or sweeps")

@@ -11,7 +11,7 @@ from concrete_dropout.report.text import MISSING, percent
 
 from .collect import Row
 from .figures import Line, chart
-from .parts import NOT_RUN, Part
+from .parts import NOT_RUN, Part, to_be_made
 from .plan import commands_of
 from .sheets import GRID_COST
 from .store import in_order
@@ -93,13 +93,13 @@ def grid_part(rows: list[Row]) -> Part:
     """The section."""
     lines = [
         "A grid of fixed p needs a run for each, learning p needs one. "
-        f"{'Made' if rows else 'To be made'} by {' and '.join(map(code, commands_of(GRID_COST.name)))}.",
+        f"{to_be_made(commands_of(GRID_COST.name), GRID_COST.name, bool(rows))}",
         "",
     ]
     if not rows:
         return Part([*lines, f"**{NOT_RUN.capitalize()}.**", ""], (WHAT, MISSING, NOT_RUN, "", "", "", ""))
     lines[0] += (
-        f" Every run: [{GRID_COST.name}.csv](results/{GRID_COST.name}.csv). The best p of a grid is the one with the "
+        " The best p of a grid is the one with the "
         "lowest mean NLL on validation data, on which that mean is seen again: a little too low, for the grid alone. "
         "Differences are of pairs with the same seed and split; times are of whole jobs, for all splits together."
     )

@@ -33,7 +33,7 @@ INTRO = """# Results
 Every experiment of the paper (Gal, Hron and Kendall, Concrete Dropout) beside what this project measured. This page is
 made by `make results` from the files of `docs/results/`, and a test compares the two: no number here is typed by hand.
 Rows are taken from run folders by `python tools/results.py add FOLDER`, the paper's numbers stand in
-[paper.csv](results/paper.csv) with their places.
+[paper.csv](results/paper.csv) with their places. `make reproduce` runs every command on this page, and renews it.
 
 Means are over seeds or splits, with their standard errors. Each Concrete result stands beside p = 0 and a fixed p
 where these were run; a p that has not converged is no result, and the tables say where that is so. A commit with a

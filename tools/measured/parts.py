@@ -43,6 +43,13 @@ def head(experiment: Experiment, rows: list[Row]) -> list[str]:
     return [*lines, ""]
 
 
+def to_be_made(commands: Iterable[str], name: str, has_rows: bool, has_file: bool = True) -> str:
+    """The commands behind a section that is no experiment of the paper's, all by one, and the file of its rows."""
+    made = f"{'Made' if has_rows else 'To be made'} by {', '.join(map(code, commands))}"
+    made += f"; {code(f'python tools/results.py run {name}')} runs all that it takes."
+    return f"{made} Every run: [{name}.csv](results/{name}.csv)." if has_rows and has_file else made
+
+
 def foot(rows: list[Row]) -> list[str]:
     """Which kinds of dropout are missing, what was left out of the means, and where the numbers come from."""
     kinds = {row["dropout"] for row in rows if row["state"] == FINISHED}

@@ -43,4 +43,14 @@ GRID_COST = OwnSheet(
     # Seconds are those of the whole job, which may have trained several models as one batch.
     ("nll", "accuracy", "rmse", "learned_p", "converged", "steps", "seconds", "replicas"),
 )
-SHEETS = (TUNING, GRID_COST)
+METRICS = ("accuracy", "nll", "rmse", "ece", "calibration_rmse", "brier", "mutual_information", "epistemic_std")
+# Column -> how well shifted data are told, and by what.
+DETECTORS = {
+    f"{name}_{by}": (name, by)
+    for by in ("epistemic", "predictive", "confidence")
+    for name in ("auroc", "aupr", "fpr95")
+}
+_RUN = ("experiment", "set", "dropout", "members", "p", "split", "seed", "part")
+MASKS = OwnSheet("masks", (*_RUN, "mask", "samples"), (*METRICS, "nll_std", "repeats"))
+SHIFT = OwnSheet("shift", (*_RUN, "shift", "severity"), (*METRICS, *DETECTORS, "mask", "samples"))
+SHEETS = (TUNING, GRID_COST, MASKS, SHIFT)

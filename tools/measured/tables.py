@@ -164,11 +164,12 @@ def provenance(rows: list[Row]) -> list[str]:
         source = (of_any_seed(row.get("study") or row["command"]), row["commit"], row["hardware"], row["started"][:10])
         # Episodes have their own seconds, replicas share those of their run.
         run = (row["started"], row["command"], row.get("episode", ""))
-        found.setdefault(source, {})[run] = finite(row["seconds"]) or 0.0
+        found.setdefault(source, {})[run] = finite(row.get("seconds")) or 0.0
     lines = []
     for (command, commit, hardware, date), runs in found.items():
         count = len({(started, own) for started, own, _ in runs})
-        lines.append([code(command), str(count), code(commit), hardware, date, time_words(sum(runs.values()))])
+        took = sum(runs.values())
+        lines.append([code(command), str(count), code(commit), hardware, date, time_words(took) if took else MISSING])
     return table(["command", "runs", "commit", "hardware", "date", "time of all runs"], lines)
 
 
