@@ -7,9 +7,10 @@ import subprocess
 from pathlib import Path
 
 import pytest
+import yaml
 from tests.docs.test_results import rows_of
 from tests.docs.test_results_page import place_of
-from tools.measured import command, runner
+from tools.measured import command, plan, runner
 from tools.measured.experiments import EXPERIMENTS
 from tools.measured.page import PAGE, RESULTS
 from tools.measured.plan import BEYOND, MEMBERS, SEEDS, SETS, Step, folder_of, names, steps
@@ -38,6 +39,14 @@ def test_every_command_of_every_section_is_there_for_all_seeds() -> None:
     assert "SEED" not in text
     assert "SET" not in text
     assert all(f"data.name={name} " in text for name in SETS)
+
+
+def test_sets_by_themselves_have_the_settings_of_the_table(monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = yaml.safe_load((ROOT / "conf" / "experiment" / "uci_table.yaml").read_text())["study"]["settings"]
+    monkeypatch.setitem(plan.STANDS_FOR, "SET", tuple(settings))
+    for entry, (name, own) in zip(steps(["grid_cost"])[1:], settings.items(), strict=True):
+        assert f"data.name={name} " in entry.command
+        assert all(any(word.startswith(f"{key}=") for word in entry.command.split()) for key in own)
 
 
 def test_every_command_has_a_folder_of_its_own() -> None:
@@ -112,10 +121,10 @@ def test_a_stop_ends_it_all_and_a_failure_does_not(tmp_path: Path, monkeypatch: 
         return codes[words[2]]
 
     monkeypatch.setattr(runner, "_call", call)
-    plan = [step(seed) for seed in codes]
-    done, failed, stopped = run_steps(plan, tmp_path)
+    planned = [step(seed) for seed in codes]
+    done, failed, stopped = run_steps(planned, tmp_path)
     assert called == ["seed=0", "seed=1", "seed=2"]
-    assert done == [plan[1]]
+    assert done == [planned[1]]
     assert [line.split(" (exit code ")[1][0] for line in failed] == ["1"]
     assert stopped
 

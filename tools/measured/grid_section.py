@@ -92,7 +92,8 @@ class Search:
 def grid_part(rows: list[Row]) -> Part:
     """The section."""
     lines = [
-        "A grid of fixed p needs a run for each, learning p needs one. "
+        "A grid of fixed p needs a run for each, learning p needs one. UCI sets have the settings that "
+        "`experiment=uci_table` has for them. "
         f"{to_be_made(commands_of(GRID_COST.name), GRID_COST.name, bool(rows))}",
         "",
     ]

@@ -8,8 +8,13 @@ import shlex
 import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+import yaml
 
 from concrete_dropout.errors import UserError
+from concrete_dropout.report.text import plain
 
 from .commands import words
 from .experiments import EXPERIMENTS
@@ -20,6 +25,7 @@ MEMBERS = (0, 1, 2, 3, 4)  # seeds of a deep ensemble
 SETS = ("yacht", "boston", "energy", "concrete", "wine")  # of the UCI, small enough for a grid
 STANDS_FOR: dict[str, Sequence[object]] = {"SEED": SEEDS, "SET": SETS}
 LAST = ("camvid",)  # days on a GPU: after everything else
+TABLE = Path(__file__).parents[2] / "conf" / "experiment" / "uci_table.yaml"
 LONGEST = 120  # characters of a folder's name
 
 
@@ -165,7 +171,21 @@ def expanded(template: str) -> Iterator[str]:
         command = template
         for word, value in zip(used, values, strict=True):
             command = re.sub(_alone(word), shlex.quote(str(value)), command)
-        yield command
+        # A set by itself has the settings that the table of all sets has for it.
+        own = dict(zip(used, values, strict=True)).get("SET")
+        yield shlex.join([*words(command), *settings_of(str(own))]) if own is not None else command
+
+
+@cache
+def settings_of(name: str) -> tuple[str, ...]:
+    """What experiment=uci_table changes for a set, as one would type it.
+
+    >>> settings_of("power")
+    ('data.batch_size=256',)
+    """
+    table = yaml.safe_load(TABLE.read_text(encoding="utf-8"))
+    found = (table["study"].get("settings") or {}).get(name) or {}
+    return tuple(f"{key}={plain(value).replace(' ', '')}" for key, value in found.items())
 
 
 def _alone(word: str) -> str:
