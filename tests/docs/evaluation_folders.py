@@ -45,7 +45,7 @@ def write(path: Path, runs: Sequence[Path], passes: list[dict[str, Any]], plan: 
         "started": TIMES["started"],
         "commit": "3dbc73f0a1b2",
         "hardware": HARDWARE,
-        "command": f"python evaluate.py ckpt={path}/run mc_samples=50",
+        "command": f"python evaluate.py ckpt={path}/run mc_samples=50 out=somewhere",
         **facts,
     }
     RunFolder(path).write_json(EVALUATION, record)

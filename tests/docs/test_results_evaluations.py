@@ -73,6 +73,7 @@ def test_no_row_names_a_place_and_adding_again_changes_nothing(root: Path, tmp_p
         texts.append((tmp_path / "results" / "masks.csv").read_text())
     assert texts[0] == texts[1]
     assert str(tmp_path) not in texts[0]
+    assert "out=" not in texts[0]
 
 
 def test_a_newer_evaluation_replaces_an_older_one(tmp_path: Path) -> None:
@@ -106,12 +107,24 @@ def test_evaluations_that_cannot_count_are_named(tmp_path: Path, capsys: pytest.
     assert not (tmp_path / "results").exists()
 
 
-def test_an_evaluation_whose_runs_are_gone_keeps_what_it_knows(tmp_path: Path) -> None:
+def test_an_evaluation_whose_runs_are_gone_keeps_what_it_knows(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     folder = folders.of_shifts(tmp_path / "shifts", "fixed")
     (tmp_path / "shifts" / "run0").rename(tmp_path / "moved")
     add(tmp_path / "results", [folder])
     row = rows_of(tmp_path / "results", "shift")[0]
     assert (row["dropout"], row["seed"], row["p"]) == ("fixed", "0", "")
+    assert "shifts: the runs are not where they were, so that their settings are unknown" in capsys.readouterr().err
+
+
+def test_a_relative_path_is_found_from_anywhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    folder = folders.of_shifts(Path("work") / "shifts", "fixed", (0, 1))
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    add(tmp_path / "results", [tmp_path / folder])
+    assert {(row["p"], row["seed"]) for row in rows_of(tmp_path / "results", "shift")} == {("0.2", "0-1")}
 
 
 def test_settings_are_those_of_the_run(tmp_path: Path) -> None:

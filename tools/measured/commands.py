@@ -24,7 +24,10 @@ ASIDE = (
     "threads",
 )
 OWN_COLUMNS = ("dropout", "dropout.kind", "dropout.p", "seed", "data.split")
-PLACES = ("hydra.run.dir", "hydra.sweep.dir", "hydra.sweep.subdir")
+PLACES = ("hydra.run.dir", "hydra.sweep.dir", "hydra.sweep.subdir", "out")
+
+# A seed, or a run folder that has one in its name; where there are several, each tells something.
+SEEDED = r"^(seed=|ckpt=[^,]*/seed-)\d+((?:_[^,]*)?)$"
 
 
 def portable(command: str) -> str:
@@ -60,8 +63,10 @@ def of_any_seed(command: str) -> str:
 
     >>> of_any_seed("python train.py experiment=mnist seed=2")
     'python train.py experiment=mnist seed=SEED'
+    >>> of_any_seed("python evaluate.py ckpt=outputs/results/mnist/seed-2_dropout-none mc_samples=50")
+    'python evaluate.py ckpt=outputs/results/mnist/seed-SEED_dropout-none mc_samples=50'
     """
-    return shlex.join(re.sub(r"^seed=\d+$", "seed=SEED", word) for word in words(command))
+    return shlex.join(re.sub(SEEDED, r"\1SEED\2", word) for word in words(command))
 
 
 def words(command: str) -> list[str]:

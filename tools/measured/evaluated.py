@@ -27,7 +27,7 @@ ENSEMBLE = "ensemble"
 
 @dataclass(frozen=True)
 class Evaluated:
-    """Rows of an evaluation by the file that they belong to, or a note on why there are none."""
+    """Rows of an evaluation by the file that they belong to, and a note on what is missing."""
 
     rows: dict[OwnSheet, list[Row]] = field(default_factory=dict)
     note: str = ""
@@ -53,9 +53,12 @@ def evaluated(path: Path) -> Evaluated:
     if not known:
         return Evaluated(note=f"{path.name}: left out, its runs are of none of the paper's experiments")
     found: dict[OwnSheet, list[Row]] = {MASKS: [], SHIFT: []}
+    notes: list[str] = []
     plan = mapping(results.get("plan"))
     for subject in known:
-        shared = {**_subject(subject), **_facts(results)}
+        runs = _runs_of(subject, path)
+        notes += [] if runs else [f"{path.name}: the runs are not where they were, so that their settings are unknown"]
+        shared = {**_subject(subject, runs), **_facts(results)}
         passes = [p for p in dicts(results.get("passes")) if p.get("subject") == subject.get("name")]
         if len(plan.get("masks") or ()) > 1 and subject.get("dropout") == "concrete":
             found[MASKS] += _mask_rows(passes, shared)
@@ -63,7 +66,8 @@ def evaluated(path: Path) -> Evaluated:
             found[SHIFT] += _shift_rows(passes, shared, plan)
     if not any(found.values()):
         return Evaluated(note=f"{path.name}: left out, it compares no masks and has no shifted data")
-    return Evaluated({sheet: [_whole(row, sheet) for row in rows] for sheet, rows in found.items()})
+    whole = {sheet: [_whole(row, sheet) for row in rows] for sheet, rows in found.items()}
+    return Evaluated(whole, "\n".join(dict.fromkeys(notes)))
 
 
 def _mask_rows(passes: Sequence[Mapping[str, Any]], shared: Row) -> Iterator[Row]:
@@ -117,9 +121,8 @@ def _values(rows: Iterable[Mapping[str, Any]], name: str) -> list[float]:
     return [value for row in rows if (value := finite(mapping(row.get("metrics")).get(name))) is not None]
 
 
-def _subject(subject: Mapping[str, Any]) -> Row:
-    """Whose predictions they are; what the runs themselves know is read from their folders, where these are there."""
-    runs = [run for place in str(subject.get("checkpoint") or "").split(", ") if (run := _run_of(Path(place)))]
+def _subject(subject: Mapping[str, Any], runs: Sequence[Run]) -> Row:
+    """Whose predictions they are, with what the runs themselves know where they are still there."""
     members = str(subject.get("checkpoint") or "").count(", ") + 1
     experiment = experiment_of(str(subject.get("experiment") or ""))
     kind = str(subject.get("dropout") or "")
@@ -148,11 +151,21 @@ def _settings(run: Run, labels: Mapping[str, Any]) -> str:
     return changes(command, {**run.values, **labels}, (SET, "test"))
 
 
-def _run_of(checkpoint: Path) -> Run | None:
-    try:
-        return runs_in(checkpoint.parents[1])[0]
-    except (UserError, *UNREADABLE, IndexError):  # moved, or deleted since
-        return None
+def _runs_of(subject: Mapping[str, Any], evaluation: Path) -> list[Run]:
+    """The runs whose checkpoints were evaluated; none where one of them is gone."""
+    places = [Path(text) for text in str(subject.get("checkpoint") or "").split(", ")]
+    found = [run for place in places if (run := _run_of(place, evaluation)) is not None]
+    return found if len(found) == len(places) else []
+
+
+def _run_of(checkpoint: Path, evaluation: Path) -> Run | None:
+    """A relative path begins where evaluate.py was called: here, or in a folder that the evaluation is in."""
+    for start in (Path(), *evaluation.resolve().parents):
+        try:
+            return runs_in((start / checkpoint).parents[1])[0]
+        except (UserError, *UNREADABLE, IndexError):  # not here; or moved, or deleted since
+            continue
+    return None
 
 
 def _facts(results: Mapping[str, Any]) -> Row:

@@ -73,7 +73,10 @@ def elsewhere_part(rows: list[Row]) -> Part:
     told = [row for row in rows if _is_elsewhere(row)]
     if not told:
         return Part([*lines, f"**{NOT_RUN.capitalize()}.**", ""], (WHAT_ELSEWHERE, MISSING, NOT_RUN, "", "", "", ""))
-    lines[0] += " FPR95 is the share of the run's own data taken for foreign where 95 % of the foreign ones are told."
+    lines[0] += (
+        " FPR95 is the share of the run's own data taken for foreign where 95 % of the foreign ones are told; AUPR "
+        "also depends on how many there are of each."
+    )
     names = [(f"{metric}_{by}", f"{metric.upper()}, {words}") for by, words in TOLD_BY.items() for metric in DETECTION]
     for label, subjects in _by_data(told):
         body = [
