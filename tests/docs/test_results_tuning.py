@@ -11,6 +11,7 @@ from tests.docs.test_results import rows_of
 from tests.docs.test_results_page import cells, place_of, section
 from tools.measured.command import add, main, record_tried
 from tools.measured.page import PAGE, RESULTS, made
+from tools.measured.tuning_section import MOST
 
 from concrete_dropout.errors import UserError
 from concrete_dropout.runfolder import REPLICAS, RUN, RunFolder
@@ -94,3 +95,18 @@ def test_the_page_has_a_table_for_every_set_with_the_best_in_bold(tmp_path: Path
     # With nothing to compare it with, nothing is the best.
     assert "**" not in text.split("### What was tried: boston")[1].split("###")[0]
     assert f"[tuning.csv]({RESULTS.name}/tuning.csv)" in text
+
+
+def test_of_many_settings_the_best_are_shown_and_the_others_counted(tmp_path: Path) -> None:
+    root = place_of(tmp_path / "project")
+    for number in range(MOST + 3):
+        folder = runs.tuning(tmp_path / str(number), "yacht", -1.0 - number, f"optim.lr=0.{number + 1}")
+        record_tried(root / RESULTS, [folder])
+    path = root / RESULTS / "tuning.csv"
+    worst = min(rows_of(root / RESULTS, "tuning"), key=lambda row: float(row["log_likelihood"]))
+    path.write_text(path.read_text().replace(worst["rmse"], "0.25"))
+    text = section(made(root)[root / PAGE], TITLE)
+    shown = [line for line in text.splitlines() if line.startswith("| Concrete")]
+    assert len(shown) == MOST + 1  # the best by another score stays
+    assert "**0.25" in shown[-1]
+    assert "2 settings of lower likelihood: in the file alone." in text

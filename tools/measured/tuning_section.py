@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from concrete_dropout.report.record import finite
-from concrete_dropout.report.text import MISSING, plus_minus, probability
+from concrete_dropout.report.text import MISSING, count, plus_minus, probability
 
 from .collect import Row
 from .parts import NOT_RUN, Part
@@ -16,6 +16,7 @@ COMMAND = "python train.py experiment=uci replicas=splits data.name=SET data.val
 ADD = "python tools/results.py tried FOLDER"
 # Metric -> whether more is better.
 SCORES = {"log_likelihood": True, "rmse": False, "accuracy": True}
+MOST = 8  # rows of a table that can be compared; the others are in the file
 COMPARABLE = ("experiment", "set", "val_fraction", "splits", "seeds")
 
 
@@ -49,9 +50,12 @@ def _table(rows: list[Row]) -> list[str]:
     header = ["dropout", "settings", "validation share", "splits", "seeds", "models"]
     header += [f"validation {title(name)}" for name in SCORES]
     header += ["mean p by depth", "p converged", "steps", "commit", "date"]
-    lines = []
-    for row in sorted(rows, key=_order):
-        rivals = [other for other in rows if all(other[column] == row[column] for column in COMPARABLE)]
+    lines, left = [], 0
+    for row in (ordered := sorted(rows, key=_order)):
+        rivals = [other for other in ordered if all(other[column] == row[column] for column in COMPARABLE)]
+        if rivals.index(row) >= MOST and not _best_by(row, rivals):
+            left += 1
+            continue
         own = " ".join(word for word in row["settings"].split() if word not in shared)
         lines.append(
             [
@@ -70,7 +74,8 @@ def _table(rows: list[Row]) -> list[str]:
             ]
         )
     made = [f"All of these with {code(' '.join(sorted(shared)))}.", ""] if shared else []
-    return [*made, *table(header, lines)]
+    more = [f"{count(left, 'setting')} of lower likelihood: in the file alone.", ""] if left else []
+    return [*made, *table(header, lines), *more]
 
 
 def _score(row: Row, name: str, rivals: list[Row]) -> str:
@@ -80,9 +85,17 @@ def _score(row: Row, name: str, rivals: list[Row]) -> str:
     if value is None:
         return MISSING
     shown = plus_minus(scale * value, scale * error if error is not None else None)
-    values = [other for rival in rivals if (other := finite(rival[name])) is not None]
-    best = max(values) if SCORES[name] else min(values)
-    return f"**{shown}**" if value == best and len(values) > 1 else shown
+    return f"**{shown}**" if name in _best_by(row, rivals) else shown
+
+
+def _best_by(row: Row, rivals: list[Row]) -> list[str]:
+    """The scores by which no rival is better, where there are rivals."""
+    best = []
+    for name, more in SCORES.items():
+        values = [value for rival in rivals if (value := finite(rival[name])) is not None]
+        if len(values) > 1 and finite(row[name]) == (max(values) if more else min(values)):
+            best.append(name)
+    return best
 
 
 def _learned(row: Row) -> str:
