@@ -9,7 +9,7 @@ LOCKED := --universal --python-version 3.10 --no-annotate --no-header --quiet
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help train dashboard test test-slurm test-ray test-kill test-faults test-hardening test-properties test-long lint security types format bench docs results lock clean
+.PHONY: help train dashboard test test-slurm test-ray test-kill test-faults test-hardening test-properties test-long lint security types format bench docs results reproduce lock clean
 
 help: ## List the targets
 	@echo "Usage: make TARGET [ARGS='...'] [PYTHON=python3.12]"
@@ -78,6 +78,9 @@ docs: $(VENV) ## Build the documentation: site/index.html, which works offline
 
 results: $(VENV) ## Write docs/results.md from docs/results/*.csv; tools/results.py add RUN puts runs into these
 	$(BIN)/python tools/results.py build
+
+reproduce: $(VENV) ## Run every command behind docs/results.md, and renew it; what is finished stays: ARGS="mnist --list"
+	$(BIN)/python tools/results.py run $(ARGS)
 
 lock: $(VENV) ## Rewrite the locks, keeping its versions; ARGS=--upgrade moves them
 	$(BIN)/uv pip compile pyproject.toml --all-extras $(LOCKED) --output-file requirements.lock $(ARGS)

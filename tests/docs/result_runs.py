@@ -10,7 +10,7 @@ from tests.report import control_runs
 from tests.report.replica_runs import SIZES, SPLITS, write_replicas
 from tests.report.vision_runs import write_classification, write_segmentation
 
-from concrete_dropout.runfolder import CONFIG, CONTROL, RUN, STUDY, RunFolder
+from concrete_dropout.runfolder import CONFIG, CONTROL, JOB, REPLICAS, RUN, STUDY, RunFolder
 
 TIMES = {"started": "2026-03-01T12:00:00+00:00", "ended": "2026-03-01T12:10:00+00:00"}
 HARDWARE = "Some CPU, 1 threads of 2 cores"
@@ -84,6 +84,45 @@ def cartpole_study(path: Path, runs: dict[tuple[str, int], list[float]], started
         facts = {**FACTS, "started": started, "command": own, "experiment": "cartpole_study", "seed": seed}
         RunFolder(place).update_json(RUN, **facts)
         configure(place, kind, 0.1)
+    return path
+
+
+def tuning(
+    path: Path,
+    name: str = "yacht",
+    likelihood: float = -1.0,
+    more: str = "",
+    scales: tuple[float, ...] = (),
+    **run: Any,
+) -> Path:
+    """A run that was made to choose settings: five splits with validation scores, for each of some length scales."""
+    labels: list[dict[str, Any]] = [{"data.split": split} for split in range(5)]
+    if scales:
+        labels = [{**label, "dropout.length_scale": scale} for scale in scales for label in labels]
+    command = f"python train.py experiment=uci data.name={name} data.val_fraction=0.1 test=false {more}".strip()
+    facts = {**FACTS, "command": f"{command} hydra.run.dir=/somewhere/run", **run}
+    write_replicas(path, labels, scores=(likelihood, 0.5), errors=(0.01, 0.01), experiment="uci", **facts)
+    table = RunFolder(path).read_table(REPLICAS)
+    kept = [name for name in table[0] if not name.startswith("test/")]
+    (path / REPLICAS).unlink()
+    RunFolder(path).append_rows(REPLICAS, kept, [[row[name] for name in kept] for row in table])
+    return configure(path, data={"name": name, "split": 0, "val_fraction": 0.1}, seed=0)
+
+
+def grid_search(path: Path, likelihoods: dict[str, float], more: str = "", seeds: tuple[int, ...] = (0,)) -> Path:
+    """A sweep over p ("" for a learned one) on yacht, each with five splits; a job of a fixed p takes ten minutes."""
+    jobs = []
+    for seed in seeds:
+        for p, likelihood in likelihoods.items():
+            kind, place = ("fixed" if p else "concrete"), path / str(len(jobs))
+            own = {"dropout.kind": kind, "seed": seed, **({"dropout.p": float(p)} if p else {})}
+            ended = TIMES["ended"] if p else "2026-03-01T12:05:00+00:00"
+            tuning(place, likelihood=likelihood, more=f"dropout={kind}", dropout=kind, seed=seed, ended=ended)
+            configure(place, kind, float(p or 0.1), data={"name": "yacht", "split": 0, "val_fraction": 0.1}, seed=seed)
+            RunFolder(place).write_json(JOB, {"overrides": ["experiment=uci", "sweep=grid_vs_concrete"]})
+            jobs.append({"label": str(own), "folder": place.name, "values": own, "state": "finished", "error": None})
+    command = f"python train.py -m experiment=uci data.name=yacht sweep=grid_vs_concrete test=false {more}".strip()
+    RunFolder(path).write_json(STUDY, {"kind": "grid_vs_concrete", "command": command, "runs": jobs})
     return path
 
 

@@ -14,6 +14,7 @@ import pytest
 from tests.docs import result_runs as runs
 from tools.measured.command import add, main
 from tools.measured.experiments import EXPERIMENTS, experiment_of
+from tools.measured.sheets import SHEETS
 from tools.measured.store import read_rows, write_rows
 
 from concrete_dropout.errors import UserError
@@ -149,8 +150,8 @@ def test_jobs_of_a_sweep_have_what_it_varied(tmp_path: Path) -> None:
         runs.configure(place, kind, p)
         values = {"dropout.kind": kind, "dropout.p": p, "optim.lr": 0.01}
         jobs.append({"label": f"{number}", "folder": place.name, "values": values, "state": "finished"})
-    command = "python train.py -m experiment=mnist sweep=grid_vs_concrete optim.lr=0.001,0.01 threads=1"
-    RunFolder(tmp_path / "sweep").write_json(STUDY, {"kind": "grid_vs_concrete", "command": command, "runs": jobs})
+    command = "python train.py -m experiment=mnist dropout.p=0.1,0.5 optim.lr=0.001,0.01 threads=1"
+    RunFolder(tmp_path / "sweep").write_json(STUDY, {"kind": "comparison", "command": command, "runs": jobs})
     add(tmp_path / "results", [tmp_path / "sweep"])
     found = [(row["dropout"], row["p"], row["settings"]) for row in rows_of(tmp_path / "results", "mnist")]
     assert found == [(kind, p, "optim.lr=0.01") for kind, p in (("fixed", "0.1"), ("fixed", "0.5"), ("concrete", ""))]
@@ -213,8 +214,8 @@ def test_the_command_itself(tmp_path: Path) -> None:
 
 
 def test_the_files_of_this_repository_are_as_the_tool_writes_them(tmp_path: Path) -> None:
-    for experiment in EXPERIMENTS:
-        path = ROOT / "docs" / "results" / f"{experiment.name}.csv"
+    for sheet in (*EXPERIMENTS, *SHEETS):
+        path = ROOT / "docs" / "results" / f"{sheet.name}.csv"
         if path.is_file():
-            write_rows(tmp_path, experiment, read_rows(path.parent, experiment))
+            write_rows(tmp_path, sheet, read_rows(path.parent, sheet))
             assert (tmp_path / path.name).read_text() == path.read_text(), path.name

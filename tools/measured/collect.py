@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +11,10 @@ from concrete_dropout.report.control_record import component, episodes, reward, 
 from concrete_dropout.report.layers import layers_of
 from concrete_dropout.report.record import Record, finite, mapping
 from concrete_dropout.report.replica_record import Replica
-from concrete_dropout.report.text import plain
 
+from .cells import moment as _time
+from .cells import setting as _setting
+from .cells import text as _text
 from .commands import changes, portable
 from .experiments import COMPONENTS, EXPERIMENTS, Experiment, experiment_of
 from .folders import Run, runs_in
@@ -21,7 +22,7 @@ from .kept import NOTHING, Kept, keep
 
 Row = dict[str, str]
 FINISHED = "finished"
-DIGITS = 7
+GRID = "grid_vs_concrete"  # a sweep with a file of its own: its p were not chosen, and its runs are no controls
 
 
 @dataclass(frozen=True)
@@ -35,14 +36,14 @@ class Rows:
 
 
 def collect(path: Path, unfinished: bool = False) -> list[Rows]:
-    """Rows of every run in a folder.
+    """Rows of every run in a folder, but for those of a grid search, whose p nobody chose.
 
     Args:
         path: of a run, a study or a sweep.
         unfinished: take the episodes of agents that were stopped early too, whose rows say so. Other runs are scored
             on test data when they have come to their end, and have nothing to show before.
     """
-    return [_of_run(run, unfinished) for run in runs_in(path)]
+    return [_of_run(run, unfinished) for run in runs_in(path) if run.sweep != GRID]
 
 
 def _of_run(run: Run, unfinished: bool) -> Rows:
@@ -89,6 +90,7 @@ def _shared(run: Run, record: Record, experiment: Experiment) -> Row:
     started, ended = (_time(record.run.get(key)) for key in ("started", "ended"))
     return {
         **{column: _setting(value) for column, value in settings.items()},
+        **{column: _text(run.setting(key)) for column, key in experiment.facts.items()},
         "dropout": kind,
         "p": _text(p),
         "split": _text(run.setting("data.split")),
@@ -166,30 +168,3 @@ def _converged(record: Record) -> bool | None:
     """Whether every learned p has; None where none is learned, or nobody judged it."""
     judged = [layer.converged for layer in layers_of(record) if layer.learned]
     return None if not judged or None in judged else all(judged)
-
-
-def _setting(value: Any) -> str:
-    """A value of the config; layers of one width as that, times their number.
-
-    >>> _setting([512, 512, 512]), _setting("10000"), _setting(1e-4)
-    ('3x512', '10000', '0.0001')
-    """
-    if isinstance(value, list) and value and all(entry == value[0] for entry in value):
-        return f"{len(value)}x{value[0]}"
-    return _text(value)
-
-
-def _text(value: Any) -> str:
-    """A cell: numbers with seven digits, which is more than two runs on two machines share."""
-    if value is None:
-        return ""
-    if isinstance(value, float):
-        return f"{value:.0f}" if value == round(value) and abs(value) < 1e15 else f"{value:.{DIGITS}g}"
-    return plain(value)
-
-
-def _time(value: Any) -> datetime | None:
-    try:
-        return datetime.fromisoformat(str(value)).astimezone(timezone.utc)
-    except ValueError:
-        return None

@@ -24,7 +24,10 @@ ASIDE = (
     "threads",
 )
 OWN_COLUMNS = ("dropout", "dropout.kind", "dropout.p", "seed", "data.split")
-PLACES = ("hydra.run.dir", "hydra.sweep.dir", "hydra.sweep.subdir")
+PLACES = ("hydra.run.dir", "hydra.sweep.dir", "hydra.sweep.subdir", "out")
+
+# A seed, or a run folder that has one in its name; where there are several, each tells something.
+SEEDED = r"^(seed=|ckpt=[^,]*/seed-)\d+((?:_[^,]*)?)$"
 
 
 def portable(command: str) -> str:
@@ -33,8 +36,7 @@ def portable(command: str) -> str:
     >>> portable("python train.py seed=1 hydra.run.dir=/home/me/run data.cache_dir=/big 'study.grid={seed:[0,1]}'")
     "python train.py seed=1 'study.grid={seed:[0,1]}'"
     """
-    words = _words(command)
-    kept = [word for word in words if _key(word) not in PLACES and not re.search(r"[=\[{:,'\"]~?/", word)]
+    kept = [word for word in words(command) if _key(word) not in PLACES and not re.search(r"[=\[{:,'\"]~?/", word)]
     return shlex.join(kept)
 
 
@@ -49,8 +51,7 @@ def changes(command: str, values: Mapping[str, Any], known: Collection[str]) -> 
     >>> changes("python train.py experiment=cartpole_study agent.episodes=20 logger=none", {"seed": 1}, ())
     'agent.episodes=20'
     """
-    words = [word for word in _words(portable(command)) if "=" in word]
-    given = {_key(word): word.partition("=")[2] for word in words}
+    given = {_key(word): word.partition("=")[2] for word in words(portable(command)) if "=" in word}
     given |= {key: plain(value).replace(" ", "") for key, value in values.items()}
     aside = {*OWN_COLUMNS, *known}
     kept = {key: value for key, value in given.items() if key not in aside and _group(key) not in ASIDE}
@@ -62,11 +63,14 @@ def of_any_seed(command: str) -> str:
 
     >>> of_any_seed("python train.py experiment=mnist seed=2")
     'python train.py experiment=mnist seed=SEED'
+    >>> of_any_seed("python evaluate.py ckpt=outputs/results/mnist/seed-2_dropout-none mc_samples=50")
+    'python evaluate.py ckpt=outputs/results/mnist/seed-SEED_dropout-none mc_samples=50'
     """
-    return shlex.join(re.sub(r"^seed=\d+$", "seed=SEED", word) for word in _words(command))
+    return shlex.join(re.sub(SEEDED, r"\1SEED\2", word) for word in words(command))
 
 
-def _words(command: str) -> list[str]:
+def words(command: str) -> list[str]:
+    """The words of a command."""
     try:
         return shlex.split(command)
     except ValueError:  # a quotation mark too many: what a file says need not be a command

@@ -23,6 +23,8 @@ TAIL = (
     "command",
     "study",  # the command that made this run among others
 )
+# Masks per row and step in training: the paper has 1.
+TRAIN_SAMPLES = {"train_samples": "task.train_samples"}
 COMPONENTS = ("x", "x_dot", "theta", "theta_dot")
 
 
@@ -40,6 +42,7 @@ class Experiment:
         settings: column -> config key that varies.
         scores: columns -> name of a metric; with a stage in front where that is not the test.
         repeat: what the mean is over.
+        facts: column -> config key that sections beyond the paper need, whether or not it was changed.
     """
 
     name: str
@@ -51,6 +54,7 @@ class Experiment:
     settings: dict[str, str] = field(default_factory=dict)
     scores: dict[str, str] = field(default_factory=dict)
     repeat: str = SEED
+    facts: dict[str, str] = field(default_factory=dict)
 
     @property
     def is_agent(self) -> bool:
@@ -67,7 +71,7 @@ class Experiment:
     @property
     def columns(self) -> tuple[str, ...]:
         """The header of its CSV file."""
-        return (*self.keys, *self.scores, *TAIL)
+        return (*self.keys, *self.scores, *self.facts, *TAIL)
 
 
 def _scores(*names: str) -> dict[str, str]:
@@ -87,7 +91,8 @@ def _controls(command: str, fixed: str = "dropout=fixed") -> tuple[str, ...]:
 def _mnist(name: str, title: str, place: str, settings: dict[str, str]) -> Experiment:
     command = f"python train.py experiment={name}"
     command += " seed=SEED" if name == "mnist" else ""
-    return Experiment(name, title, place, command, _controls(command), (name,), settings, CLASSES)
+    facts = TRAIN_SAMPLES if name == "mnist" else {}
+    return Experiment(name, title, place, command, _controls(command), (name,), settings, CLASSES, facts=facts)
 
 
 EXPERIMENTS = (
@@ -102,6 +107,7 @@ EXPERIMENTS = (
         scores=_scores(
             "epistemic_std", "aleatoric_std", "predictive_std", "log_likelihood", "rmse", "calibration_rmse"
         ),
+        facts=TRAIN_SAMPLES,
     ),
     Experiment(
         name="uci",
@@ -113,6 +119,7 @@ EXPERIMENTS = (
         settings={"set": "data.name"},
         scores=_scores("log_likelihood", "rmse", "log_likelihood_before_m_step", "crps", "calibration_rmse"),
         repeat=SPLIT,
+        facts=TRAIN_SAMPLES,
     ),
     _mnist("mnist", "MNIST: accuracy", "section 4.3", {}),
     _mnist("mnist_data_size", "MNIST: p and training-set size", "section 4.3", {"train_size": "data.train_size"}),

@@ -10,9 +10,12 @@ from typing import Any
 import yaml
 
 from concrete_dropout.errors import UserError
-from concrete_dropout.report.record import SIGNS, Record, read_record
+from concrete_dropout.report.record import SIGNS, UNREADABLE, Record, mapping, read_record
 from concrete_dropout.report.replica_record import Replicas, is_replicated, read_replicas
 from concrete_dropout.report.study_record import Study, is_study, read_study
+from concrete_dropout.runfolder import JOB, RunFolder
+
+from .commands import words
 
 
 @dataclass(frozen=True)
@@ -27,6 +30,7 @@ class Run:
         replicas: the same of several models that were trained as one.
         study: command of the study or sweep; "" for a run on its own.
         values: config key -> value in which it differs from that command.
+        sweep: name of the file in conf/sweep that it is a job of; "" for none.
     """
 
     label: str
@@ -36,6 +40,7 @@ class Run:
     replicas: Replicas | None = None
     study: str = ""
     values: dict[str, Any] = field(default_factory=dict)
+    sweep: str = ""
 
     def setting(self, key: str) -> Any:
         """A value of its config by dotted key; None where there is none."""
@@ -77,15 +82,30 @@ def _placed(study: Path, runs: Iterable[Run]) -> list[Run]:
 
 def _of_study(study: Study) -> list[Run]:
     command = str(study.record.run.get("command") or "")
+    sweep = _sweep(words(command))
     return [
-        Run(f"{study.record.name}: {m.label}", m.state, m.record, m.replicas, command, m.values) for m in study.members
+        Run(f"{study.record.name}: {m.label}", m.state, m.record, m.replicas, command, m.values, sweep)
+        for m in study.members
     ]
 
 
 def _alone(path: Path) -> Run:
     replicas = read_replicas(path) if is_replicated(path) else None
     record = replicas.record if replicas is not None else read_record(path)
-    return Run(record.name, record.state, record, replicas)
+    return Run(record.name, record.state, record, replicas, sweep=_sweep(_overrides(path)))
+
+
+def _sweep(given: Iterable[str]) -> str:
+    return next((word.partition("=")[2] for word in given if word.startswith("sweep=")), "")
+
+
+def _overrides(path: Path) -> list[str]:
+    """What a job of a sweep that has not come to its end says about itself: the sweep has no study.json yet."""
+    try:
+        found = mapping(RunFolder(path).read_json(JOB)).get("overrides")
+    except UNREADABLE:
+        return []
+    return [str(entry) for entry in found] if isinstance(found, list) else []
 
 
 def _inside(path: Path) -> Iterator[Path]:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from .agent_section import agent_part
+from .beyond import beyond_parts
 from .camvid_section import camvid_part
 from .collect import Row
 from .experiments import EXPERIMENTS, Experiment
@@ -33,7 +34,7 @@ INTRO = """# Results
 Every experiment of the paper (Gal, Hron and Kendall, Concrete Dropout) beside what this project measured. This page is
 made by `make results` from the files of `docs/results/`, and a test compares the two: no number here is typed by hand.
 Rows are taken from run folders by `python tools/results.py add FOLDER`, the paper's numbers stand in
-[paper.csv](results/paper.csv) with their places.
+[paper.csv](results/paper.csv) with their places. `make reproduce` runs every command on this page, and renews it.
 
 Means are over seeds or splits, with their standard errors. Each Concrete result stands beside p = 0 and a fixed p
 where these were run; a p that has not converged is no result, and the tables say where that is so. A commit with a
@@ -55,10 +56,11 @@ def build(root: Path) -> list[Path]:
 def made(root: Path) -> dict[Path, str]:
     """File -> its text: the page, figures, and the README where it has a place for the table."""
     published = read_published(root / RESULTS)
-    parts = [(experiment, _part(experiment, root, published)) for experiment in EXPERIMENTS]
+    parts = [(experiment.title, _part(experiment, root, published)) for experiment in EXPERIMENTS]
+    parts += beyond_parts(root / RESULTS)
     lines = [INTRO, "## In short", "", *short(parts, links=True)]
-    for experiment, part in parts:
-        lines += [f"## {experiment.title}", "", *part.lines]
+    for title, part in parts:
+        lines += [f"## {title}", "", *part.lines]
     files = {root / PAGE: "\n".join(lines).rstrip("\n") + "\n"}
     files |= {root / RESULTS / name: svg for _, part in parts for name, svg in part.figures.items()}
     readme = root / README
@@ -68,10 +70,10 @@ def made(root: Path) -> dict[Path, str]:
     return files
 
 
-def short(parts: list[tuple[Experiment, Part]], links: bool) -> list[str]:
-    """The short version: a line for each experiment, which on the page leads to its section."""
-    names = {e.name: f"[{e.title}](#{_anchor(e.title)})" if links else e.title for e, _ in parts}
-    return table(SHORT, [[names[experiment.name], *part.short] for experiment, part in parts])
+def short(parts: list[tuple[str, Part]], links: bool) -> list[str]:
+    """The short version: a line for each section that has one, which on the page leads there."""
+    names = {title: f"[{title}](#{_anchor(title)})" if links else title for title, _ in parts}
+    return table(SHORT, [[names[title], *part.short] for title, part in parts if part.short])
 
 
 def _part(experiment: Experiment, root: Path, published: Published) -> Part:

@@ -23,7 +23,8 @@ class Part:
 
     Args:
         lines: Markdown below its heading.
-        short: what the short version says: what is measured, the paper, ours by kind, number of repeats, converged.
+        short: what the short version says: what is measured, the paper, ours by kind, number of repeats, converged;
+            nothing for a section without a line there.
         figures: name of a file -> SVG.
     """
 
@@ -40,6 +41,13 @@ def head(experiment: Experiment, rows: list[Row]) -> list[str]:
     if rows:
         lines[0] += f" Every run: [{experiment.name}.csv](results/{experiment.name}.csv)."
     return [*lines, ""]
+
+
+def to_be_made(commands: Iterable[str], name: str, has_rows: bool, has_file: bool = True) -> str:
+    """The commands behind a section that is no experiment of the paper's, all by one, and the file of its rows."""
+    made = f"{'Made' if has_rows else 'To be made'} by {', '.join(map(code, commands))}"
+    made += f"; {code(f'python tools/results.py run {name}')} runs all that it takes."
+    return f"{made} Every run: [{name}.csv](results/{name}.csv)." if has_rows and has_file else made
 
 
 def foot(rows: list[Row]) -> list[str]:

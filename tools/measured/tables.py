@@ -161,14 +161,15 @@ def provenance(rows: list[Row]) -> list[str]:
     """Which commands made the rows, at which commits, on what, when, and how long they took."""
     found: dict[tuple[str, ...], dict[tuple[str, ...], float]] = {}
     for row in rows:
-        source = (of_any_seed(row["study"] or row["command"]), row["commit"], row["hardware"], row["started"][:10])
+        source = (of_any_seed(row.get("study") or row["command"]), row["commit"], row["hardware"], row["started"][:10])
         # Episodes have their own seconds, replicas share those of their run.
         run = (row["started"], row["command"], row.get("episode", ""))
-        found.setdefault(source, {})[run] = finite(row["seconds"]) or 0.0
+        found.setdefault(source, {})[run] = finite(row.get("seconds")) or 0.0
     lines = []
     for (command, commit, hardware, date), runs in found.items():
         count = len({(started, own) for started, own, _ in runs})
-        lines.append([code(command), str(count), code(commit), hardware, date, _time(sum(runs.values()))])
+        took = sum(runs.values())
+        lines.append([code(command), str(count), code(commit), hardware, date, time_words(took) if took else MISSING])
     return table(["command", "runs", "commit", "hardware", "date", "time of all runs"], lines)
 
 
@@ -182,10 +183,10 @@ def score_whole(summary: Summary | None) -> str:
     return whole(summary.mean) if summary is not None else MISSING
 
 
-def _time(seconds: float) -> str:
+def time_words(seconds: float) -> str:
     """Time in the unit that fits.
 
-    >>> _time(42), _time(600), _time(7200)
+    >>> time_words(42), time_words(600), time_words(7200)
     ('42 s', '10 min', '2.0 h')
     """
     if seconds < 120:
