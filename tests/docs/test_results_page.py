@@ -13,6 +13,7 @@ from tests.docs import result_runs as runs
 from tests.docs.test_results import rows_of
 from tools.measured.command import add, main
 from tools.measured.experiments import EXPERIMENTS
+from tools.measured.findings import FILE as FINDINGS
 from tools.measured.page import BEGIN, END, PAGE, README, RESULTS, made
 from tools.measured.published import FILE, read_published
 
@@ -181,3 +182,28 @@ def test_a_damaged_file_of_the_paper_is_refused_by_its_line(tmp_path: Path) -> N
     (folder / FILE).unlink()
     with pytest.raises(UserError, match=r"paper\.csv is missing"):
         read_published(folder)
+
+
+def test_findings_stand_in_their_section(tmp_path: Path) -> None:
+    place = place_of(tmp_path / "project")
+    (place / FINDINGS).parent.mkdir(parents=True)
+    (place / FINDINGS).write_text("Why.\n\n## MNIST: accuracy\n\nNo better than `dropout.p=0.1`, with 3 seeds.\n")
+    text = section(made(place)[place / PAGE], "MNIST: accuracy")
+    assert "### What we found\n\nNo better than `dropout.p=0.1`, with 3 seeds.\n" in text
+    assert "Why." not in made(place)[place / PAGE]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("## MNIST\n\nGood.\n", "'MNIST', which is no section of the page"),
+        ("## MNIST: accuracy\n\nIt has 98.7 now.\n", "'8.7' looks like a measured number"),
+        ("## MNIST: accuracy\n\nIt has 98 %.\n", "'8 %' looks like a measured number"),
+    ],
+)
+def test_findings_without_a_section_or_with_a_number_are_refused(text: str, message: str, tmp_path: Path) -> None:
+    place = place_of(tmp_path / "project")
+    (place / FINDINGS).parent.mkdir(parents=True)
+    (place / FINDINGS).write_text(text)
+    with pytest.raises(UserError, match=message):
+        made(place)

@@ -11,6 +11,7 @@ from .beyond import beyond_parts
 from .camvid_section import camvid_part
 from .collect import Row
 from .experiments import EXPERIMENTS, Experiment
+from .findings import read_findings
 from .kept_section import with_figures
 from .parts import SHORT, Part
 from .published import Published, read_published
@@ -58,9 +59,10 @@ def made(root: Path) -> dict[Path, str]:
     published = read_published(root / RESULTS)
     parts = [(experiment.title, _part(experiment, root, published)) for experiment in EXPERIMENTS]
     parts += beyond_parts(root / RESULTS)
+    findings = read_findings(root, [title for title, _ in parts])
     lines = [INTRO, "## In short", "", *short(parts, links=True)]
     for title, part in parts:
-        lines += [f"## {title}", "", *part.lines]
+        lines += [f"## {title}", "", *findings.get(title, []), *part.lines]
     files = {root / PAGE: "\n".join(lines).rstrip("\n") + "\n"}
     files |= {root / RESULTS / name: svg for _, part in parts for name, svg in part.figures.items()}
     readme = root / README
