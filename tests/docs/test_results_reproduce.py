@@ -31,7 +31,7 @@ def step(words: str, name: str = "tiny") -> Step:
 def test_every_command_of_every_section_is_there_for_all_seeds() -> None:
     found = {(entry.name, entry.command) for entry in steps()}
     for experiment in EXPERIMENTS:
-        for template in (experiment.command, *experiment.controls):
+        for template in experiment.commands:
             for seed in SEEDS if "SEED" in template else (0,):
                 assert (experiment.name, template.replace("SEED", str(seed))) in found
     assert {name for name, _ in found} == {*(e.name for e in EXPERIMENTS), *(entry.name for entry in BEYOND)}

@@ -38,6 +38,7 @@ class Experiment:
         place: where it stands in the paper.
         command: that makes it, with Concrete dropout.
         controls: commands that make p = 0 and a fixed p.
+        more: commands behind its other figures.
         runs: names of experiments in conf/ whose runs belong here.
         settings: column -> config key that varies.
         scores: columns -> name of a metric; with a stage in front where that is not the test.
@@ -55,6 +56,12 @@ class Experiment:
     scores: dict[str, str] = field(default_factory=dict)
     repeat: str = SEED
     facts: dict[str, str] = field(default_factory=dict)
+    more: tuple[str, ...] = ()
+
+    @property
+    def commands(self) -> tuple[str, ...]:
+        """All that are behind its section."""
+        return (self.command, *self.controls, *self.more)
 
     @property
     def is_agent(self) -> bool:
@@ -147,6 +154,10 @@ EXPERIMENTS = (
         controls=(),
         runs=("camvid_small", "camvid_table"),
         scores=PIXELS,
+        more=(
+            "python train.py experiment=camvid_small 'study={grid:{dropout.init_p:[0.05,0.2,0.35,0.5]}}' test=false "
+            "trainer.max_epochs=12 trainer.check_val_every_n_epoch=12 optim.p_lr=3e-2",
+        ),
     ),
     Experiment(
         name="cartpole",

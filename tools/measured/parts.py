@@ -38,6 +38,8 @@ def head(experiment: Experiment, rows: list[Row]) -> list[str]:
     lines = [f"The paper's {experiment.place}. {'Made' if rows else 'To be made'} by {code(experiment.command)}."]
     if experiment.controls:
         lines[0] += f" Controls: {' and '.join(map(code, experiment.controls))}."
+    if experiment.more:
+        lines[0] += f" Other figures: {' and '.join(map(code, experiment.more))}."
     if rows:
         lines[0] += f" Every run: [{experiment.name}.csv](results/{experiment.name}.csv)."
     return [*lines, ""]

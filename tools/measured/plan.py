@@ -130,7 +130,7 @@ def commands_of(name: str) -> tuple[str, ...]:
     """The commands of an experiment or of what lies beyond, as a section names them."""
     for experiment in EXPERIMENTS:
         if experiment.name == name:
-            return (experiment.command, *experiment.controls)
+            return experiment.commands
     return next(entry.commands for entry in BEYOND if entry.name == name)
 
 
