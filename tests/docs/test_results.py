@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from tests.docs import result_runs as runs
+from tests.report.replica_runs import write_replicas
 from tools.measured.command import add, main
 from tools.measured.experiments import EXPERIMENTS, experiment_of
 from tools.measured.sheets import SHEETS
@@ -86,6 +87,18 @@ def test_replicas_are_rows_of_their_own(results: Path) -> None:
     assert [(row["num_data"], row["seed"]) for row in rows][:4] == [("10", "0"), ("10", "1"), ("10", "2"), ("25", "0")]
     assert len(rows) == len(runs.SIZES)
     assert len({row["epistemic_std"] for row in rows}) == len(rows)
+
+
+@pytest.mark.parametrize("kind", ["concrete", "fixed"])
+def test_replicas_with_priors_and_p_of_their_own_are_told_apart(kind: str, tmp_path: Path) -> None:
+    labels = [{"seed": 0, "dropout.length_scale": scale, "dropout.p": p} for scale in (0.1, 1.0) for p in (0.05, 0.2)]
+    facts = {**runs.FACTS, "command": "python train.py experiment=synthetic optim.lr=0.01"}
+    folder = write_replicas(tmp_path / "run", labels, dropout=kind, experiment="synthetic", **facts)
+    add(tmp_path / "results", [runs.configure(folder, kind, data={"num_data": 100})])
+    rows = rows_of(tmp_path / "results", "synthetic")
+    scales = {f"dropout.length_scale={scale} optim.lr=0.01" for scale in (0.1, 1.0)}
+    assert {row["settings"] for row in rows} == scales
+    assert {row["p"] for row in rows} == ({"0.05", "0.2"} if kind == "fixed" else {""})
 
 
 def test_agents_have_a_row_for_every_episode(results: Path) -> None:

@@ -123,10 +123,14 @@ def _replica(run: Run, record: Record, replica: Replica, experiment: Experiment)
     if all(value is None for value in scores.values()):
         return {}
     keys = {"seed": "seed", "split": "data.split", **experiment.settings}
+    kind = record.run.get("dropout")
+    keys |= {"p": "dropout.p"} if kind == "fixed" else {}
     own = {column: _setting(replica.labels[key]) for column, key in keys.items() if key in replica.labels}
-    learned = record.run.get("dropout") == "concrete"
+    learned = kind == "concrete"
+    command = run.study or portable(str(record.run.get("command") or ""))
     return {
         **own,
+        "settings": changes(command, {**run.values, **replica.labels}, experiment.settings.values()),
         **{column: _text(value) for column, value in scores.items()},
         "learned_p": _learned(record, dict(replica.p)),
         "converged": _text(replica.converged) if learned else "",

@@ -178,14 +178,14 @@ def expanded(template: str) -> Iterator[str]:
 
 @cache
 def settings_of(name: str) -> tuple[str, ...]:
-    """What experiment=uci_table changes for a set, as one would type it.
+    """What experiment=uci_table changes for a set, as one would type it; but for p, which a grid search is about.
 
-    >>> settings_of("power")
-    ('data.batch_size=256',)
+    >>> "data.batch_size=256" in settings_of("power"), any(key.startswith("dropout.p=") for key in settings_of("power"))
+    (True, False)
     """
     table = yaml.safe_load(TABLE.read_text(encoding="utf-8"))
     found = (table["study"].get("settings") or {}).get(name) or {}
-    return tuple(f"{key}={plain(value).replace(' ', '')}" for key, value in found.items())
+    return tuple(f"{key}={plain(value).replace(' ', '')}" for key, value in found.items() if key != "dropout.p")
 
 
 def _alone(word: str) -> str:
