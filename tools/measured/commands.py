@@ -23,6 +23,7 @@ ASIDE = (
     "paths",
     "threads",
 )
+ASIDE_KEYS = ("trainer.check_val_every_n_epoch",)  # of the others' groups; weights of the last step are tested
 OWN_COLUMNS = ("dropout", "dropout.kind", "dropout.p", "seed", "data.split")
 PLACES = ("hydra.run.dir", "hydra.sweep.dir", "hydra.sweep.subdir", "out")
 
@@ -50,10 +51,12 @@ def changes(command: str, values: Mapping[str, Any], known: Collection[str]) -> 
 
     >>> changes("python train.py experiment=cartpole_study agent.episodes=20 logger=none", {"seed": 1}, ())
     'agent.episodes=20'
+    >>> changes("python train.py experiment=mnist trainer.check_val_every_n_epoch=20 optim.lr=0.01", {}, ())
+    'optim.lr=0.01'
     """
     given = {_key(word): word.partition("=")[2] for word in words(portable(command)) if "=" in word}
     given |= {key: plain(value).replace(" ", "") for key, value in values.items()}
-    aside = {*OWN_COLUMNS, *known}
+    aside = {*OWN_COLUMNS, *ASIDE_KEYS, *known}
     kept = {key: value for key, value in given.items() if key not in aside and _group(key) not in ASIDE}
     return " ".join(f"{key}={value}" for key, value in sorted(kept.items()))
 
