@@ -38,7 +38,7 @@ def uci_study(path: Path, sets: dict[str, tuple[float, float]], kind: str = "con
         write_replicas(
             path / name, SPLITS, scores=scores, errors=(0.01, 0.01), dropout=kind, experiment="uci_table", **facts
         )
-        configure(path / name, kind, data={"name": name, "split": 0})
+        configure(path / name, kind, data={"name": name, "split": 0}, task={"kl_weight": 5.0})
         runs.append({"label": name, "folder": name, "values": {"data.name": name}, "state": "finished", "error": None})
     command = f"python train.py experiment=uci_table dropout={kind}"
     RunFolder(path).write_json(

@@ -207,3 +207,9 @@ def test_findings_without_a_section_or_with_a_number_are_refused(text: str, mess
     (place / FINDINGS).write_text(text)
     with pytest.raises(UserError, match=message):
         made(place)
+
+
+def test_a_weight_of_the_kl_is_shown_beside_learned_p(page: str) -> None:
+    text = section(page, "UCI regression").split("### Learned p")[1]
+    header, first = cells(text, "set"), cells(text, "boston")
+    assert first[header.index("KL weight")] == "5"

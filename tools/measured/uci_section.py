@@ -15,10 +15,11 @@ from .collect import Row
 from .experiments import Experiment
 from .parts import NOT_RUN, Part, converged, foot, head, repeats
 from .published import Published
-from .tables import Group, code, converged_words, dropout_words, groups, learned_words, score_words, table
+from .tables import Group, code, converged_words, dropout_words, groups, learned_words, score_whole, score_words, table
 from .uci_figure import learned_figure
 
 RANK = "average rank"
+SETTINGS = {"length_scale": "l", "noise": "noise", "kl_weight": "KL weight", "train_samples": "masks per step"}
 
 
 def uci_part(experiment: Experiment, rows: list[Row], published: Published) -> Part:
@@ -97,12 +98,21 @@ def _line(entry: Entry, metric: Metric, found: list[Group]) -> list[str]:
 
 
 def _learned(found: list[Group]) -> list[str]:
+    """Mean p of every set, and the settings that the command of the table has for it."""
     lines = [
-        [g.values["set"], code(g.values["settings"]), learned_words(g), converged_words(g.rows), str(len(g.rows))]
+        [
+            g.values["set"],
+            code(g.values["settings"]),
+            learned_words(g),
+            converged_words(g.rows),
+            str(len(g.rows)),
+            *(", ".join(dict.fromkeys(row.get(column, "") for row in g.rows)) for column in SETTINGS),
+            score_whole(g.score("steps")),
+        ]
         for g in found
         if g.kind == "concrete"
     ]
-    return table(["set", "settings", "mean p by depth", "p converged", "splits"], lines)
+    return table(["set", "settings", "mean p by depth", "p converged", "splits", *SETTINGS.values(), "steps"], lines)
 
 
 def _short(found: list[Group], published: Published) -> tuple[str, ...]:
