@@ -28,17 +28,16 @@ def learned_figure(found: Iterable[Group], order: Iterable[str]) -> dict[str, st
     names += [name for name in groups if name not in names]
     if not names:
         return {}
-    layers = list(dict.fromkeys(layer for name in names for layer in groups[name].learned))
+    # By depth: the noise model has a part in the layers' names.
+    depths = [list(groups[name].learned.values()) for name in names]
+    count = max(map(len, depths))
     lines = []
-    for i, layer in enumerate(layers):
-        shift = APART * (i - (len(layers) - 1) / 2)
-        own = [
-            (place + shift, groups[name].learned[layer])
-            for place, name in enumerate(names)
-            if layer in groups[name].learned
-        ]
+    for i in range(count):
+        shift = APART * (i - (count - 1) / 2)
+        own = [(place + shift, layers[i]) for place, layers in enumerate(depths) if i < len(layers)]
         points = tuple((x, p.mean) for x, p in own)
-        lines.append(Line(layer, points, i, errors=tuple(p.se or 0.0 for _, p in own), dots=True, joined=False))
+        name = f"in front of layer {i + 1}"
+        lines.append(Line(name, points, i, errors=tuple(p.se or 0.0 for _, p in own), dots=True, joined=False))
     panel = Panel("", Axis("", names=tuple(names)), Axis("p"), lines)
     title = "Learned p by layer: mean and standard error over splits"
     return {FILE: figure(title, [panel], size=(max(4, len(names)) * ROOM, 245))}
