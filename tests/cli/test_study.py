@@ -60,7 +60,7 @@ def test_every_value_has_a_run_with_its_settings(cfg: DictConfig, tmp_path: Path
         finish(own, folder)
 
     run_study(cfg, tmp_path, run)
-    assert seen == [(name, size, tmp_path / name) for name, size in (("yacht", 64), ("protein", 256), ("wine", 64))]
+    assert seen == [(name, size, tmp_path / name) for name, size in (("yacht", 64), ("protein", 512), ("wine", 64))]
     record = RunFolder(tmp_path).read_json(STUDY)
     assert (record["state"], record["kind"], record["experiment"]) == ("finished", "uci_table", "uci_table")
     assert states(tmp_path) == [("finished", None)] * 3

@@ -39,7 +39,7 @@ Rows are taken from run folders by `python tools/results.py add FOLDER`, the pap
 
 Means are over seeds or splits, with their standard errors. Each Concrete result stands beside p = 0 and a fixed p
 where these were run; a p that has not converged is no result, and the tables say where that is so. Converged means
-that p no longer moves in the last fifth of training. The learning rate falls to 0 there, so that a p which stands
+that p no longer moves in the last fifth of training. The learning rate falls to zero there, so that a p which stands
 still may have run out of steps: runs from several initial values tell more. A commit with a plus sign had changes that
 were not committed.
 """
