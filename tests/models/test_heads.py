@@ -17,6 +17,19 @@ def test_split() -> None:
     torch.testing.assert_close(log_var, linear(x)[:, 2:])
 
 
+def test_the_smallest_noise_is_added_to_every_variance() -> None:
+    linear, x = nn.Linear(3, 4), torch.randn(6, 3)
+    (mean, log_var), (floored_mean, floored) = GaussianHead(linear)(x), GaussianHead(linear, min_std=0.3)(x)
+    assert torch.equal(floored_mean, mean)
+    torch.testing.assert_close(floored.exp(), log_var.exp() + 0.09)
+
+
+@pytest.mark.parametrize("min_std", [-0.1, float("inf"), float("nan")])
+def test_an_impossible_smallest_noise_is_refused(min_std: float) -> None:
+    with pytest.raises(ValueError, match="min_std"):
+        GaussianHead(nn.Linear(3, 4), min_std=min_std)
+
+
 def test_an_odd_number_of_features_is_refused() -> None:
     with pytest.raises(ValueError, match="the network has 3"):
         GaussianHead(nn.Linear(3, 3))(torch.zeros(1, 3))

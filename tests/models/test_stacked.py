@@ -25,7 +25,7 @@ def make_networks(kind: Any, head: bool = True, **settings: Any) -> list[nn.Modu
     for index in range(NUM_REPLICAS):
         mlp = MLP(NUM_INPUTS, 2, hidden=(8, 6))
         own = {"init_p": 0.1 + 0.15 * index, "p": 0.1 * (index + 1), "length_scale": 0.1 + 0.1 * index}
-        network = GaussianHead(mlp) if head else mlp
+        network = GaussianHead(mlp, min_std=0.2 * index) if head else mlp
         networks.append(DropoutSettings(kind, **{**own, **settings}).apply(network, torch.zeros(1, NUM_INPUTS)))
     return networks
 

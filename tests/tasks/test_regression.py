@@ -255,6 +255,22 @@ def test_the_noise_is_found(trainer: Trainers, kind: str) -> None:
         assert noise == pytest.approx(0.5, rel=0.1)
 
 
+@pytest.mark.parametrize("noise", ["heteroscedastic", "homoscedastic"])
+def test_noise_has_a_lower_bound(data: Data, trainer: Trainers, noise: Any) -> None:
+    free, bounded = (make_task(data, "none", noise, min_noise=floor) for floor in (0.0, 2.0))
+    for task in (free, bounded):
+        trainer(max_epochs=3).fit(task, datamodule=data)
+    x = data.inputs.restore(rows_of(data.train)[0])
+    smallest = 2.0 * data.targets.std.item()
+    assert (free.predict(x, 0).aleatoric.sqrt() < smallest).all()
+    assert (bounded.predict(x, 0).aleatoric.sqrt() >= smallest - 1e-6).all()
+
+
+def test_a_network_without_a_head_cannot_add_noise(data: Data) -> None:
+    with pytest.raises(UserError, match=r"task\.min_noise=0\.1 .* GaussianHead"):
+        make_task(data, network=swapped_network(noise="homoscedastic"), min_noise=0.1)
+
+
 def test_the_noise_is_logged_in_original_units(data: Data, trainer: Trainers) -> None:
     task, engine = make_task(data, noise="homoscedastic"), trainer()
     engine.fit(task, datamodule=data)

@@ -191,7 +191,10 @@ def test_a_test_takes_the_m_step_that_a_checkpoint_lacks(
 
 
 def test_the_stack_of_noise_is_the_noise_of_each() -> None:
-    noises = [NoisePrecision(2, num_train=n, decay=decay) for n, decay in ((1, 0.9), (10, 0.99), (1000, 0.5))]
+    noises = [
+        NoisePrecision(2, num_train=n, decay=decay, min_std=floor)
+        for n, decay, floor in ((1, 0.9, 0.0), (10, 0.99, 1.5), (1000, 0.5, 0.8))
+    ]
     alone = copy.deepcopy(noises)
     stack = StackedNoise(noises)
     for _ in range(5):
@@ -204,6 +207,7 @@ def test_the_stack_of_noise_is_the_noise_of_each() -> None:
     for index, (noise, expected) in enumerate(zip(noises, alone, strict=True)):
         torch.testing.assert_close(noise.state_dict(), expected.state_dict())
         torch.testing.assert_close(stack.running_tau[index], expected.running_tau)
+    assert stack.running_tau[1].tolist() == pytest.approx([1.5**-2] * 2)  # the bound holds
     noises[1].final_m_step(torch.tensor([0.3, 0.4]), 100)
     stack.read()
     assert torch.equal(stack.final_tau[1], noises[1].final_tau)

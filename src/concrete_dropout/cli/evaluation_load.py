@@ -30,7 +30,7 @@ from concrete_dropout.errors import UserError
 from concrete_dropout.evaluation import Member, Subject
 from concrete_dropout.tasks import RegressionTask
 from concrete_dropout.tasks.base import Task
-from concrete_dropout.tasks.regression import M_STEP_ROWS
+from concrete_dropout.tasks.m_step_rows import M_STEP_ROWS
 from concrete_dropout.tasks.replicas import ReplicatedTask
 
 

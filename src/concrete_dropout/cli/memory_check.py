@@ -7,7 +7,7 @@ from typing import Any
 from concrete_dropout.errors import UserError
 from concrete_dropout.memory import GB, free_main_memory
 from concrete_dropout.tasks import RegressionTask, Task
-from concrete_dropout.tasks.regression import M_STEP_ROWS
+from concrete_dropout.tasks.m_step_rows import M_STEP_ROWS
 
 PER_ROW = 64  # bytes beside the inputs: its place in the order, targets, outputs and their gradients
 

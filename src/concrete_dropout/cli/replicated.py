@@ -26,7 +26,7 @@ from concrete_dropout.tasks.replicas import ReplicatedTask
 ALL = "all"
 SPLIT = "data.split"
 # What may differ between replicas: nothing that changes the network.
-VARIABLE = ("seed", "dropout.init_p", "dropout.p", "dropout.length_scale", "task.kl_weight", "data.")
+VARIABLE = ("seed", "dropout.init_p", "dropout.p", "dropout.length_scale", "task.kl_weight", "task.min_noise", "data.")
 
 
 def run_replicas(cfg: DictConfig, folder: Path, conf_dir: Path) -> None:

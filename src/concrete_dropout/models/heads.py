@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor, nn
 
@@ -14,6 +16,7 @@ class GaussianHead(nn.Module):
 
     Args:
         network: its last axis has 2 O features: O means, then O log variances.
+        min_std: smallest standard deviation of noise that is believed in; its square is added to every variance.
 
     Shapes: (rows, ...) -> (mean, log_var), each (rows, O).
 
@@ -24,16 +27,22 @@ class GaussianHead(nn.Module):
     (torch.Size([5, 2]), torch.Size([5, 2]))
     """
 
-    def __init__(self, network: nn.Module) -> None:
+    def __init__(self, network: nn.Module, *, min_std: float = 0.0) -> None:
         super().__init__()
+        if not 0 <= min_std < math.inf:
+            raise ValueError(f"min_std={min_std} must be 0 or more")
         self.network = network
+        self.min_std = min_std
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
         features: Tensor = self.network(x)
         if features.shape[-1] % 2:
             raise ValueError(f"a GaussianHead splits its features in two, but the network has {features.shape[-1]}")
         mean, log_var = features.chunk(2, dim=-1)  # (rows, O) each
-        return mean, bounded_log_var(log_var)
+        log_var = bounded_log_var(log_var)
+        if self.min_std:
+            log_var = torch.logaddexp(log_var, log_var.new_tensor(2 * math.log(self.min_std)))
+        return mean, log_var
 
 
 def bounded_log_var(log_var: Tensor) -> Tensor:

@@ -10,12 +10,13 @@ import warnings
 from collections.abc import Sequence
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 from torch.nn.modules.dropout import _DropoutNd
 
 from concrete_dropout.dropout.objective import at_least_float32
 from concrete_dropout.errors import UserError
-from concrete_dropout.models.heads import bounded_log_var
+from concrete_dropout.models.heads import GaussianHead, bounded_log_var
 from concrete_dropout.models.stacked_chain import Step, is_gaussian, require_alike, steps_of
 from concrete_dropout.models.stacked_layers import (
     StackedConcreteDropout,
@@ -32,7 +33,7 @@ class StackedNetwork(nn.Module):
 
     Args:
         networks: swapped, of one architecture, made of Linear, ReLU and dropout layers in ``Sequential``, ``MLP`` and,
-            outermost, ``GaussianHead``. Weights, initial p, fixed p and length scales may differ.
+            outermost, ``GaussianHead``. Weights, initial p, fixed p, length scales and smallest noise may differ.
 
     Shapes: (R, B, D) -> (R, B, O), or (mean, log_var) of these under a ``GaussianHead``.
 
@@ -49,6 +50,8 @@ class StackedNetwork(nn.Module):
     Raises:
         UserError: there is something else than such layers in the networks, or they differ.
     """
+
+    min_log_var: Tensor  # (R, 1, 1), of the smallest noise; minus infinity where there is none
 
     def __init__(self, networks: Sequence[nn.Module]) -> None:
         super().__init__()
@@ -71,6 +74,9 @@ class StackedNetwork(nn.Module):
             elif isinstance(layer, nn.Linear) and isinstance(stack, StackedLinear):
                 linears[layer.weight] = stack
         self.prior = StackedPrior(networks, dropouts, linears, like)
+        floors = torch.tensor([network.min_std if isinstance(network, GaussianHead) else 0.0 for network in networks])
+        self.register_buffer("min_log_var", 2 * floors.to(like).log().view(-1, 1, 1), persistent=False)
+        self.has_floor = bool(floors.any())
 
     @property
     def is_stochastic(self) -> bool:
@@ -89,7 +95,8 @@ class StackedNetwork(nn.Module):
         if not self.is_gaussian:
             return features
         mean, log_var = features.chunk(2, dim=-1)
-        return mean, bounded_log_var(log_var)
+        log_var = bounded_log_var(log_var)
+        return mean, torch.logaddexp(log_var, self.min_log_var) if self.has_floor else log_var
 
     def kl(self) -> Tensor:
         """KL(q || prior) of each replica in nats, (R,): what ``kl_divergence`` gives for its network."""

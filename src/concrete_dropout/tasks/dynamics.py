@@ -21,28 +21,7 @@ Step = Callable[[Tensor, Tensor, Tensor], Tensor]  # states, their features, act
 
 
 class DynamicsTask(RegressionTask):
-    """Predicts how a state changes in one step.
-
-    A network that fits its few transitions exactly learns a noise of almost 0. Then any dropout is too much: p
-    follows the noise to 0, and the model is sure of what it has not seen. ``min_noise`` bounds the noise from below.
-
-    Args:
-        network: see ``RegressionTask``.
-        min_noise: smallest standard deviation of homoscedastic noise, in standard deviations of the target.
-        **settings: of ``RegressionTask``.
-    """
-
-    def __init__(self, network: nn.Module, *, min_noise: float = 0.0, **settings: Any) -> None:
-        super().__init__(network, **settings)
-        if not min_noise >= 0:
-            raise ValueError(f"task.min_noise={min_noise} must be 0 or more")
-        if self.noise is not None:
-            self.noise.min_std = min_noise
-        elif min_noise > 0:
-            raise UserError(
-                f"task.min_noise={min_noise} bounds homoscedastic noise: task.noise=heteroscedastic needs "
-                "task.min_noise=0"
-            )
+    """Predicts how a state changes in one step; arguments are those of ``RegressionTask``."""
 
     def follow(self, num_train: int, inputs: Affine, targets: Affine) -> None:
         """Go on with more data: N and both scales are those of the new training part, the weights stay."""

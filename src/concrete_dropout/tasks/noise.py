@@ -10,6 +10,8 @@ with a running mean of msr: a partial E step (one step of the optimiser) and a p
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor, nn
 
@@ -96,12 +98,18 @@ class NoisePrecision(nn.Module):
         return bool((self.final_tau > 0).all())
 
     def m_step(self, mean_square: Tensor, num_data: int) -> Tensor:
-        """The mode (N/2 + a - 1) / (N msr/2 + b) of tau's posterior.
+        """The mode (N/2 + a - 1) / (N msr/2 + b) of tau's posterior, or the largest tau that is allowed."""
+        tau = self.numerator(num_data) / (0.5 * num_data * mean_square.double() + self.rate)
+        return tau.clamp(max=self.max_tau)
 
-        One observation leaves the posterior without a mode above 0. The numerator of two, which is a, stands in.
-        """
-        tau = max(num_data / 2 + self.shape - 1, self.shape) / (0.5 * num_data * mean_square.double() + self.rate)
-        return tau.clamp(max=self.min_std**-2) if self.min_std else tau
+    def numerator(self, num_data: int) -> float:
+        """N/2 + a - 1; a for one observation, which leaves tau's posterior without a mode above 0, as for two."""
+        return max(num_data / 2 + self.shape - 1, self.shape)
+
+    @property
+    def max_tau(self) -> float:
+        """The precision of the smallest noise; infinite where there is none."""
+        return self.min_std**-2 if self.min_std else math.inf
 
     @torch.no_grad()
     def update(self, mean_square: Tensor) -> None:

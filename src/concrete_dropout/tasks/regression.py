@@ -7,25 +7,23 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import Any, Literal, get_args
 
-import pytorch_lightning as pl
 import torch
-from pytorch_lightning.utilities.model_helpers import is_overridden
 from torch import Tensor, nn
-from torch.utils.data import DataLoader, IterableDataset
 
 from concrete_dropout.dropout.passes import deterministic_pass, stochastic_passes
 from concrete_dropout.dropout.streams import Mask
 from concrete_dropout.errors import UserError
 from concrete_dropout.metrics.stage import RegressionMetrics
+from concrete_dropout.models.heads import GaussianHead
 from concrete_dropout.montecarlo import mc_predict_at
 from concrete_dropout.predictive import GaussianPrediction, gaussian_log_density
 from concrete_dropout.scaling import Affine
 from concrete_dropout.settings import OptimSettings
 from concrete_dropout.tasks.base import Batch, Task
+from concrete_dropout.tasks.m_step_rows import rows_for_the_m_step
 from concrete_dropout.tasks.noise import NoisePrecision
 
 Noise = Literal["heteroscedastic", "homoscedastic"]
-M_STEP_ROWS = 4096
 M_STEP_SEED = 1 << 32  # masks of the M step are not those of the evaluation
 _log = logging.getLogger(__name__)
 
@@ -42,6 +40,10 @@ class RegressionTask(Task):
         inputs: the map between original and standardised inputs.
         targets: the same of targets.
         noise: "heteroscedastic" (sigma(x) from the network) or "homoscedastic" (see ``NoisePrecision``).
+        min_noise: smallest standard deviation of noise that is believed in, in standard deviations of the target. A
+            network that fits few data exactly learns a noise of almost 0; then any dropout is too much, p follows the
+            noise to 0, and the model is sure of what it has not seen. A bound near the error on new data prevents
+            that. Of heteroscedastic noise it is the ``min_std`` of the network's ``GaussianHead``.
         final_m_step: take the final M step of homoscedastic noise when training ends, and before a test where the
             tested weights had none. Needs a data module, or the loaders of the same trainer's fit.
         optim: see ``Task``, as for the others.
@@ -61,6 +63,7 @@ class RegressionTask(Task):
         inputs: Affine,
         targets: Affine,
         noise: Noise = "heteroscedastic",
+        min_noise: float = 0.0,
         final_m_step: bool = False,
         optim: OptimSettings | None = None,
         kl_weight: float = 1.0,
@@ -84,10 +87,21 @@ class RegressionTask(Task):
         )
         if noise not in get_args(Noise):
             raise ValueError(f"task.noise={noise!r} must be one of {', '.join(get_args(Noise))}")
+        if not 0 <= min_noise < math.inf:
+            raise ValueError(f"task.min_noise={min_noise} must be 0 or more")
+        if min_noise > 0 and noise == "heteroscedastic":
+            if not isinstance(network, GaussianHead):
+                raise UserError(
+                    f"task.min_noise={min_noise} with task.noise=heteroscedastic needs a network in a GaussianHead, "
+                    "which adds it: wrap it, or set task.min_noise=0"
+                )
+            network.min_std = min_noise
         self.inputs = inputs
         self.targets = targets
         self.final_m_step = final_m_step
-        self.noise = NoisePrecision(targets.mean.numel(), num_train) if noise == "homoscedastic" else None
+        self.noise = (
+            NoisePrecision(targets.mean.numel(), num_train, min_std=min_noise) if noise == "homoscedastic" else None
+        )
 
     @property
     def nll_offset(self) -> float:
@@ -210,7 +224,7 @@ class RegressionTask(Task):
     def _take_final_m_step(self) -> None:
         if self.noise is None:
             return
-        loader = _rows_for_the_m_step(self.trainer)
+        loader = rows_for_the_m_step(self.trainer)
         if loader is None:
             _log.warning("task.final_m_step=true was left out: there are no training data here to take it on")
         else:
@@ -262,26 +276,3 @@ class RegressionTask(Task):
             log_likelihood=None if raw.log_likelihood is None else raw.log_likelihood.double() - self.targets.log_std,
             pit=None if raw.pit is None else raw.pit.double(),  # the same in all units
         )
-
-
-def _rows_for_the_m_step(trainer: pl.Trainer) -> Iterable[Batch] | None:
-    """Validation data if there are any, else training data: of this trainer's fit, or of its data module."""
-    held_out, training = trainer.val_dataloaders, trainer.train_dataloader
-    data: pl.LightningDataModule | None = getattr(trainer, "datamodule", None)
-    if training is None and data is not None:
-        held_out = data.val_dataloader() if is_overridden("val_dataloader", data) else None
-        training = data.train_dataloader()
-    for loaders in (held_out, training):
-        loader = (loaders[0] if loaders else None) if isinstance(loaders, list | tuple) else loaders
-        if loader is not None:
-            return in_order(loader)
-    return None
-
-
-def in_order(loader: Iterable[Batch]) -> Iterable[Batch]:
-    """The rows of a loader each once, in order and whole on every process; another iterable as it is."""
-    if not isinstance(loader, DataLoader) or isinstance(loader.dataset, IterableDataset):
-        return loader
-    # Iterating draws a number even where nothing is shuffled: not one of training's.
-    generator = torch.Generator()
-    return DataLoader(loader.dataset, batch_size=M_STEP_ROWS, collate_fn=loader.collate_fn, generator=generator)

@@ -28,21 +28,19 @@ class StackedNoise(nn.Module):
     half_num_train: Tensor  # (R, 1)
     rate: Tensor  # (R, 1)
     decay: Tensor  # (R, 1)
+    max_tau: Tensor  # (R, 1), infinite where no smallest noise is set
 
     def __init__(self, noises: Sequence[NoisePrecision]) -> None:
         super().__init__()
         self._noises = tuple(noises)  # in a tuple: they belong to their tasks
         for name, (values, _) in self._states().items():
             self.register_buffer(name, values)
-        # With a mean square of 0 the mode is numerator / rate, whatever the number of data does to it.
-        zero = torch.zeros((), dtype=torch.float64)
-        rate = [noise.rate for noise in noises]
-        numerator = [float(noise.m_step(zero, noise.num_train)) * noise.rate for noise in noises]
         constants = {
-            "numerator": numerator,
+            "numerator": [noise.numerator(noise.num_train) for noise in noises],
             "half_num_train": [noise.num_train / 2 for noise in noises],
-            "rate": rate,
+            "rate": [noise.rate for noise in noises],
             "decay": [noise.decay for noise in noises],
+            "max_tau": [noise.max_tau for noise in noises],
         }
         for name, numbers in constants.items():
             self.register_buffer(name, torch.tensor(numbers, dtype=torch.float64).unsqueeze(1), persistent=False)
@@ -50,7 +48,8 @@ class StackedNoise(nn.Module):
     @property
     def running_tau(self) -> Tensor:
         """Precision from the running mean of the squared residuals: the one that training uses."""
-        return self.numerator / (self.half_num_train * self.mean_sum / self.weight + self.rate)
+        tau = self.numerator / (self.half_num_train * self.mean_sum / self.weight + self.rate)
+        return torch.minimum(tau, self.max_tau)
 
     @torch.no_grad()
     def update(self, mean_square: Tensor) -> None:

@@ -22,7 +22,8 @@ from concrete_dropout.metrics.stage import StageMetrics, StageResult
 from concrete_dropout.models.stacked import StackedNetwork
 from concrete_dropout.predictive import gaussian_log_density
 from concrete_dropout.tasks.base import Batch, Stage, Task, mixture_nll
-from concrete_dropout.tasks.regression import M_STEP_ROWS, RegressionTask
+from concrete_dropout.tasks.m_step_rows import M_STEP_ROWS
+from concrete_dropout.tasks.regression import RegressionTask
 from concrete_dropout.tasks.replica_noise import StackedNoise
 
 EvalBatch = tuple[int, int, Batch]  # replica, number of its batch, rows
