@@ -63,9 +63,10 @@ format: $(VENV) ## Format the code and apply safe fixes
 	$(BIN)/ruff check --fix
 	$(BIN)/ruff format
 
-bench: $(VENV) ## Measure layers, sampling, replicas, segmentation, loading and control against their peers, and the dashboard
+bench: $(VENV) ## Measure layers, sampling, tiny weights, replicas, segmentation, loading and control against their peers, and the dashboard
 	$(BIN)/python benchmarks/layer.py
 	$(BIN)/python benchmarks/sampling.py
+	$(BIN)/python benchmarks/denormals.py
 	$(BIN)/python benchmarks/replicas.py
 	$(BIN)/python benchmarks/segmentation.py
 	$(BIN)/python benchmarks/loading.py
@@ -79,7 +80,7 @@ docs: $(VENV) ## Build the documentation: site/index.html, which works offline
 results: $(VENV) ## Write docs/results.md from docs/results/*.csv; tools/results.py add RUN puts runs into these
 	$(BIN)/python tools/results.py build
 
-reproduce: $(VENV) ## Run every command behind docs/results.md, and renew it; what is finished stays: ARGS="mnist --list"
+reproduce: $(VENV) ## Run every experiment of docs/results.md whole, and renew the page; what is finished stays: ARGS="mnist --list"
 	$(BIN)/python tools/results.py run $(ARGS)
 
 lock: $(VENV) ## Rewrite the locks, keeping its versions; ARGS=--upgrade moves them

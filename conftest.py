@@ -24,6 +24,7 @@ def _ctrl_c_works() -> None:
 @pytest.fixture(autouse=True)
 def _seed() -> None:
     torch.manual_seed(0)
+    torch.set_flush_denormal(False)  # which a run in an earlier test may have switched on
 
 
 @pytest.fixture(autouse=True)

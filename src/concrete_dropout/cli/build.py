@@ -64,9 +64,14 @@ class RecipeInCheckpoint(pl.Callback):
 
 
 def set_out(cfg: DictConfig) -> None:
-    """Seeds and threads: what comes before anything is built."""
+    """Seeds, threads and arithmetic: what comes before anything is built, and before torch starts its threads.
+
+    A prior pulls weights that no data hold until they are too small for a normal float32. Many processors compute with
+    such numbers dozens of times slower, so that a long run would come to a crawl; as 0 they say the same.
+    """
     if cfg.threads is not None and cfg.threads < 1:
         raise UserError(f"threads={cfg.threads} must be at least 1, or null for all cores")
+    torch.set_flush_denormal(True)
     torch.set_num_threads(cfg.threads or ALL_THREADS)  # also after another job of a sweep had its own
     pl.seed_everything(cfg.seed, workers=True, verbose=False)
 
