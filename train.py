@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import hydra
@@ -12,6 +11,7 @@ from omegaconf import DictConfig
 
 from concrete_dropout.cli.entry import command
 from concrete_dropout.cli.occupancy import own_folder
+from concrete_dropout.cli.process_end import leave_after
 
 CONF = Path(__file__).parent / "conf"
 
@@ -56,4 +56,4 @@ def run(cfg: DictConfig, folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(command(CONF, main))
+    leave_after(lambda: command(CONF, main))

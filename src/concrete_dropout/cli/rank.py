@@ -9,6 +9,8 @@ import signal
 import sys
 from pathlib import Path
 
+from concrete_dropout.cli.process_end import leave_after
+
 JOB = "CONCRETE_DROPOUT_JOB"
 PR_SET_PDEATHSIG = 1
 
@@ -41,4 +43,4 @@ def _end_with_the_parent(parent: int) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    leave_after(main)
