@@ -70,6 +70,15 @@ def test_what_is_missing_is_empty(tmp_path: Path) -> None:
     assert predictions_name("val") == "predictions_val.csv"
 
 
+@pytest.mark.parametrize("content", [None, "", "{", "[1]", "3"])
+def test_a_record_is_empty_where_there_is_no_whole_object(tmp_path: Path, content: str | None) -> None:
+    if content is not None:
+        (tmp_path / "x.json").write_text(content)
+    assert RunFolder(tmp_path).read_record("x.json") == {}
+    (tmp_path / "x.json").write_text('{"a": 1}')
+    assert RunFolder(tmp_path).read_record("x.json") == {"a": 1}
+
+
 def test_a_table_may_be_cut_anywhere(tmp_path: Path) -> None:
     folder = RunFolder(tmp_path)
     rows = [(0, "größe", 0.1), (1, "größe", 0.2)]

@@ -123,6 +123,14 @@ class RunFolder:
         target = own_file(self.path, name)
         return json.loads(target.read_text(encoding="utf-8")) if target.is_file() else None
 
+    def read_record(self, name: str) -> dict[str, Any]:
+        """A JSON object; an empty one where there is none, or a damaged one."""
+        try:
+            value = self.read_json(name)
+        except (OSError, ValueError):
+            return {}
+        return value if isinstance(value, dict) else {}
+
     def read_table(self, name: str) -> list[dict[str, str]]:
         """The rows of a CSV table; none where there is no file. A last row that a kill cut short is left out."""
         target = own_file(self.path, name)

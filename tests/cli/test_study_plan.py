@@ -17,7 +17,7 @@ from concrete_dropout.cli.check import _parse, check_command
 from concrete_dropout.cli.compose import compose_config, compose_with_hydra, hydra_as_before
 from concrete_dropout.cli.entry import continued, from_the_start
 from concrete_dropout.cli.overrides import override
-from concrete_dropout.cli.study_command import as_own_command, own_overrides, processes_as_before
+from concrete_dropout.cli.study_command import as_own_command, own_overrides, processes_as_before, typed_keys
 from concrete_dropout.cli.study_plan import KINDS, covering, folder_name, kind_of, planned, point
 from concrete_dropout.errors import UserError
 from concrete_dropout.report import study_record
@@ -60,6 +60,19 @@ def test_settings_go_with_a_value_or_with_a_key_and_its_value() -> None:
     settings = {5: {"optim.lr": 2}, "data.num_val=0": {"optim.lr": 3}}
     runs = planned(composed({"grid": {"seed": [0, 1], "data.num_val": [0, 5]}, "settings": settings}))
     assert [run.settings for run in runs] == [{"optim.lr": 3}, {"optim.lr": 2}] * 2
+
+
+def test_what_is_typed_wins_over_settings(tmp_path: Path) -> None:
+    given = ["experiment=uci_table", "study.grid={data.name:[concrete]}", "task.kl_weight=2"]
+    (run,) = planned(compose_config(given, CONF), ["task.kl_weight"])
+    assert "task.kl_weight" not in run.settings
+    assert run.settings["task.noise"] == "homoscedastic"
+    with pytest.raises(UserError, match=r"data\.batch_size='ten'"):  # although naval has a number of its own
+        check_command(["experiment=uci_table", "study.grid={data.name:[naval]}", "data.batch_size=ten"], CONF)
+    with hydra_as_before():
+        assert typed_keys() == frozenset()
+        compose_with_hydra(given, CONF, tmp_path)
+        assert typed_keys() == {"experiment", "study.grid", "task.kl_weight"}
 
 
 def test_a_part_of_a_grid_is_replaced_on_the_command_line() -> None:

@@ -46,7 +46,7 @@ def check_command(overrides: Sequence[str], conf_dir: Path, multirun: bool = Fal
         sweeps += _of_the_sweep_file(cfg, parsed) if multirun else []
         touched = {override.key_or_group.partition(".")[0] for override in [*parsed, *sweeps]}
         for variant in _variants(detached(cfg), _job(parsed, conf_dir), sweeps, conf_dir):
-            for run, varied in _runs(variant):
+            for run, varied in _runs(variant, {override.key_or_group for override in parsed}):
                 check_config(plain(run), touched | varied)
 
 
@@ -189,12 +189,12 @@ def _check_grid(override: Override, cfg: DictConfig) -> None:
             )
 
 
-def _runs(cfg: DictConfig) -> Iterator[tuple[DictConfig, set[str]]]:
+def _runs(cfg: DictConfig, typed: set[str]) -> Iterator[tuple[DictConfig, set[str]]]:
     """The config of a job, and nothing that varies; of a study, configs with every value, and what varies in them."""
     if cfg.study is None:
         yield cfg, set()
         return
-    for run in covering(planned(cfg)):
+    for run in covering(planned(cfg, typed)):
         changes = {**run.values, **run.settings}
         yield point(cfg, changes, Path(run.folder)), {key.partition(".")[0] for key in changes}
 

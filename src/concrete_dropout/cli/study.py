@@ -19,7 +19,7 @@ from concrete_dropout.cli.overrides import override
 from concrete_dropout.cli.paths import shortest
 from concrete_dropout.cli.run_log import logging_to
 from concrete_dropout.cli.study_check import check_finished
-from concrete_dropout.cli.study_command import as_own_command, processes_as_before
+from concrete_dropout.cli.study_command import as_own_command, processes_as_before, typed_keys
 from concrete_dropout.cli.study_plan import Planned, kind_of, planned, point
 from concrete_dropout.cli.study_summary import print_study_summary
 from concrete_dropout.errors import UserError, as_user_error
@@ -57,7 +57,7 @@ def run_study(cfg: DictConfig, folder: Path, run: Runner) -> None:
         RunsFailed: some runs failed; names them.
         UserError: the study itself cannot be made.
     """
-    runs = planned(cfg)
+    runs = planned(cfg, typed_keys())
     if cfg.ckpt_path is not None:
         raise UserError(
             f"ckpt_path={cfg.ckpt_path} is of one run, and this is a study of {len(runs)}. A study is taken up by the "
@@ -102,7 +102,7 @@ def run_study(cfg: DictConfig, folder: Path, run: Runner) -> None:
 
 def _record(cfg: DictConfig, runs: list[Planned], folder: Path) -> dict[str, Any]:
     """The study as study.json has it before the first of its runs starts, or starts again."""
-    before = _read(folder, STUDY)
+    before = RunFolder(folder).read_record(STUDY)
     return {
         "kind": kind_of(cfg),
         "experiment": cfg.name,
@@ -127,7 +127,7 @@ def _record(cfg: DictConfig, runs: list[Planned], folder: Path) -> dict[str, Any
 
 
 def _is_finished(place: Path) -> bool:
-    return bool(_read(place, RUN).get("state") == FINISHED)
+    return bool(RunFolder(place).read_record(RUN).get("state") == FINISHED)
 
 
 def _one_run(cfg: DictConfig, item: Planned, folder: Path, run: Runner) -> None:
@@ -171,15 +171,6 @@ def _save(files: RunFolder, record: Mapping[str, Any]) -> None:
         _log.warning("the study's report could not be written: %s", error.strerror)
     except Exception:
         _log.exception("the study's report could not be written")
-
-
-def _read(folder: Path, name: str) -> dict[str, Any]:
-    """A JSON object; an empty one where there is none, or a damaged one."""
-    try:
-        value = RunFolder(folder).read_json(name)
-    except (OSError, ValueError):
-        return {}
-    return value if isinstance(value, dict) else {}
 
 
 def _now() -> str:

@@ -77,7 +77,15 @@ def own_overrides(overrides: Sequence[str], values: Mapping[str, Any]) -> list[s
     >>> own_overrides(["experiment=mnist_width", "seed=5", "study.grid={seed:[0,1]}"], {"seed": 1})
     ['experiment=mnist_width', 'study=null', 'seed=1']
     """
-    keys = (entry.lstrip("+~").partition("=")[0] for entry in overrides)
-    pairs = zip(keys, overrides, strict=True)
+    pairs = ((_key(entry), entry) for entry in overrides)
     kept = [entry for key, entry in pairs if key not in values and key.partition(".")[0] != "study"]
     return [*kept, "study=null", *(override(key, value) for key, value in values.items())]
+
+
+def typed_keys() -> frozenset[str]:
+    """The keys on the command line; none where a study is called from Python."""
+    return frozenset(map(_key, HydraConfig.get().overrides.task)) if HydraConfig.initialized() else frozenset()
+
+
+def _key(entry: str) -> str:
+    return entry.lstrip("+~").partition("=")[0]

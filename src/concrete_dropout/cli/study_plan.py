@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
@@ -39,8 +39,12 @@ class Planned:
     settings: dict[str, Any]
 
 
-def planned(cfg: DictConfig) -> list[Planned]:
+def planned(cfg: DictConfig, typed: Collection[str] = ()) -> list[Planned]:
     """The runs of ``cfg.study``, in their order: the last key of the grid varies fastest.
+
+    Args:
+        cfg: of the study.
+        typed: keys on the command line. There study.settings gives way: who types a value wants it in every run.
 
     Raises:
         UserError: a study that is not understood; names what is wrong.
@@ -57,7 +61,7 @@ def planned(cfg: DictConfig) -> list[Planned]:
     points = [dict(zip(grid, values, strict=True)) for values in product(*grid.values())]
     names = _distinct([folder_name(point) for point in points], [text(point) for point in points])
     return [
-        Planned(_label(point), name, point, _settings_of(point, settings))
+        Planned(_label(point), name, point, _settings_of(point, settings, typed))
         for point, name in zip(points, names, strict=True)
     ]
 
@@ -168,9 +172,11 @@ def _settings(settings: Any) -> dict[str, dict[str, Any]]:
     return {text(value): {str(key): setting for key, setting in entry.items()} for value, entry in settings.items()}
 
 
-def _settings_of(values: Mapping[str, Any], settings: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
+def _settings_of(
+    values: Mapping[str, Any], settings: Mapping[str, dict[str, Any]], typed: Collection[str]
+) -> dict[str, Any]:
     """What goes with the values: under the value alone, or under key=value where several keys have it."""
     found: dict[str, Any] = {}
     for key, value in values.items():
         found |= settings.get(text(value), {}) | settings.get(f"{key}={text(value)}", {})
-    return found
+    return {key: setting for key, setting in found.items() if key not in typed}
