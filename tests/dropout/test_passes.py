@@ -172,7 +172,8 @@ def test_a_prefix_that_a_model_gets_later_is_computed() -> None:
     model, x = nn.Sequential(nn.Dropout(0.5), nn.Linear(4, 3)).eval(), torch.randn(5, 4)
     collect(model, (x,), 20)
     model.register_forward_pre_hook(lambda module, args: (args[0] * 2,))
-    assert torch.equal(collect(model, (x,), 20), torch.stack(loop(model, (x,), 20)))
+    # Close, not equal: processors may round a product of many rows in another way than that of a few.
+    torch.testing.assert_close(collect(model, (x,), 20), torch.stack(loop(model, (x,), 20)))
 
 
 def test_a_model_without_dropout_makes_one_pass() -> None:
