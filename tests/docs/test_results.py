@@ -14,6 +14,7 @@ import pytest
 from tests.docs import result_runs as runs
 from tests.report.replica_runs import write_replicas
 from tools.measured.command import add, main
+from tools.measured.commands import changes
 from tools.measured.experiments import EXPERIMENTS, experiment_of
 from tools.measured.sheets import SHEETS
 from tools.measured.store import read_rows, write_rows
@@ -99,6 +100,31 @@ def test_replicas_with_priors_and_p_of_their_own_are_told_apart(kind: str, tmp_p
     scales = {f"dropout.length_scale={scale} optim.lr=0.01" for scale in (0.1, 1.0)}
     assert {row["settings"] for row in rows} == scales
     assert {row["p"] for row in rows} == ({"0.05", "0.2"} if kind == "fixed" else {""})
+
+
+def test_replicas_have_the_facts_of_their_own(tmp_path: Path) -> None:
+    labels = [{"data.split": 0, "task.kl_weight": weight} for weight in (2.0, 0.5)]
+    facts = {**runs.FACTS, "command": "python train.py experiment=uci data.name=yacht"}
+    folder = write_replicas(tmp_path / "run", labels, experiment="uci", **facts)
+    add(tmp_path / "results", [runs.configure(folder, data={"name": "yacht"}, task={"kl_weight": 1.0})])
+    found = {row["settings"]: row["kl_weight"] for row in rows_of(tmp_path / "results", "uci")}
+    assert found == {"task.kl_weight=2.0": "2", "task.kl_weight=0.5": "0.5"}
+
+
+@pytest.mark.parametrize(
+    ("given", "counts"),
+    [
+        ("experiment=mnist", False),
+        ("experiment=camvid_table", False),
+        ("experiment=camvid", True),
+        ("experiment=mnist test_ckpt=best", True),
+        ("experiment=mnist callbacks=early_stopping", True),
+    ],
+)
+def test_how_often_is_validated_counts_where_that_chooses_the_weights(given: str, counts: bool) -> None:
+    key = "trainer.check_val_every_n_epoch"
+    assert (f"{key}=5" in changes(f"python train.py {given} {key}=5", {}, ())) == counts
+    assert (f"{key}=5" in changes(f"python train.py {given}", {key: 5}, ())) == counts
 
 
 def test_agents_have_a_row_for_every_episode(results: Path) -> None:

@@ -11,9 +11,12 @@ from tests.docs import result_runs as runs
 from tests.docs.test_results import rows_of
 from tests.docs.test_results_page import cells, place_of, section
 from tools.measured.command import add, main
+from tools.measured.figures import COLOURS
 from tools.measured.masks_section import TITLE as MASKS
+from tools.measured.masks_section import difference
 from tools.measured.page import PAGE, RESULTS, made
-from tools.measured.shift_sections import CORRUPTED, ELSEWHERE
+from tools.measured.shift_sections import CORRUPTED, ELSEWHERE, blocks
+from tools.measured.tables import Group
 
 from concrete_dropout.runfolder import EVALUATION, RunFolder
 
@@ -92,6 +95,40 @@ def test_a_folder_of_evaluations_is_searched(tmp_path: Path) -> None:
     assert {row["seed"] for row in rows_of(tmp_path / "results", "masks")} == {"0", "1"}
 
 
+def test_runs_beside_an_evaluation_are_taken_too(tmp_path: Path) -> None:
+    both = tmp_path / "both"
+    for seed in (0, 1):
+        runs.mnist(both / f"run{seed}", seed)
+    folders.of_masks(both / "masks", 2)
+    add(tmp_path / "results", [both])
+    # Whose runs are inside of it is the evaluation's own affair.
+    assert [row["seed"] for row in rows_of(tmp_path / "results", "mnist")] == ["0", "1"]
+    assert {row["seed"] for row in rows_of(tmp_path / "results", "masks")} == {"2"}
+
+
+def test_a_run_with_an_evaluation_inside_is_still_a_run(tmp_path: Path) -> None:
+    run = runs.mnist(tmp_path / "run", 3)
+    for place in (run, run / "evaluation"):
+        folders.of_masks(place, 3)
+        runs.mnist(run, 3)
+        add(tmp_path / place.name, [run])
+        assert [row["seed"] for row in rows_of(tmp_path / place.name, "mnist")] == ["3"]
+        assert {row["seed"] for row in rows_of(tmp_path / place.name, "masks")} == {"3"}
+        (place / EVALUATION).unlink()
+
+
+def test_evaluations_with_other_numbers_of_samples_are_other_rows(tmp_path: Path) -> None:
+    few = folders.of_shifts(tmp_path / "few", "concrete")
+    many = folders.of_shifts(tmp_path / "many", "concrete", started="2026-04-01T12:00:00+00:00")
+    results = RunFolder(few).read_json(EVALUATION)
+    for entry in results["passes"]:
+        entry["rows"] = [{**row, "samples": 10} for row in entry["rows"]]
+    RunFolder(few).update_json(EVALUATION, passes=results["passes"], plan={**results["plan"], "shift_samples": 10})
+    add(tmp_path / "results", [few, many])
+    rows = rows_of(tmp_path / "results", "shift")
+    assert sorted(row["samples"] for row in rows if not row["shift"]) == ["10", "50"]
+
+
 def test_evaluations_that_cannot_count_are_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     plain = folders.write(tmp_path / "plain", [runs.mnist(tmp_path / "run")], [], {})
     running = folders.of_masks(tmp_path / "running", state="running")
@@ -137,23 +174,43 @@ def test_settings_are_those_of_the_run(tmp_path: Path) -> None:
 def test_the_page_compares_masks_of_the_same_run(page: str) -> None:
     text = section(page, MASKS)
     row = cells(text, "mnist | test | 100")
-    assert row[3:6] == ["0.2160 ± 0.0050", "0.2260 ± 0.0050", "0.01000 ± 0.00000"]
-    assert row[6] == "0.00141"
-    assert cells(section(page, "In short"), f"[{MASKS}]")[3] == "0.2160 ± 0.0050, 0.2260 ± 0.0050; 0.01000 ± 0.00000"
+    # Both seeds have the same difference; what is left is the chance of two repeats of each of four evaluations.
+    assert row[3:7] == ["0.2160 ± 0.0050", "0.2260 ± 0.0050", "0.01000 ± 0.00100", "2"]
+    short = cells(section(page, "In short"), f"[{MASKS}]")
+    assert short[2:] == ["0.2160 ± 0.0050, 0.2260 ± 0.0050; 0.01000 ± 0.00100", "2"]
+
+
+def masks(mask: str, nlls: list[float], spread: str, repeats: int) -> Group:
+    more = {"split": "", "mask": mask, "nll_std": spread, "repeats": str(repeats)}
+    return Group({}, tuple({"seed": str(seed), "nll": str(nll), **more} for seed, nll in enumerate(nlls)))
+
+
+def test_the_error_of_a_difference_is_that_of_seeds_or_of_repeats() -> None:
+    one = difference(masks("concrete", [0.1], "0.003", 3), masks("bernoulli", [0.2], "0.004", 3))
+    assert one is not None
+    assert (one.mean, one.se) == (pytest.approx(0.1), pytest.approx(0.005 / 3**0.5))
+    two = difference(masks("concrete", [0.1, 0.3], "0.003", 3), masks("bernoulli", [0.2, 0.5], "0.004", 3))
+    assert two is not None
+    assert (two.mean, two.se) == (pytest.approx(0.15), pytest.approx(0.05))
+    unknown = difference(masks("concrete", [0.1], "", 1), masks("bernoulli", [0.2], "", 1))
+    assert unknown is not None
+    assert unknown.se is None
 
 
 def test_the_page_tells_how_well_foreign_data_are_told(page: str) -> None:
     text = section(page, ELSEWHERE)
     assert cells(text, "noise | Concrete")[2:] == [
+        "50",
         "0.900 ± 0.000",
         "0.890 ± 0.000",
         "0.100 ± 0.000",
         *["0.900 ± 0.000", "0.890 ± 0.000", "0.100 ± 0.000"],
         "2",
     ]
-    assert cells(text, "digits | none (p = 0)")[5] == "–"
-    assert cells(text, "digits | ensemble of 3")[2] == "0.950"
+    assert cells(text, "digits | none (p = 0)")[2:7:4] == ["0", "–"]
+    assert cells(text, "digits | ensemble of 3")[3] == "0.950"
     short = cells(section(page, "In short"), f"[{ELSEWHERE}]")
+    assert short[1].endswith(", 50 samples")
     assert short[3:7] == [
         "0.900 ± 0.000",
         "0.800 ± 0.000; ensemble of 3: 0.950",
@@ -165,9 +222,9 @@ def test_the_page_tells_how_well_foreign_data_are_told(page: str) -> None:
 def test_means_under_corruption_are_over_what_all_have(root: Path, page: str) -> None:
     text = section(page, CORRUPTED)
     assert "Corruptions: blur." in text  # the ensemble knows no other
-    assert cells(text, "5 | Concrete")[3] == "0.600 ± 0.000"
-    assert cells(text, "0 | ensemble of 3")[2:4] == ["98.75", "0.050"]
-    assert cells(text, "blur | none (p = 0)")[3] == "0.800 ± 0.000"
+    assert cells(text, "5 | Concrete")[4] == "0.600 ± 0.000"
+    assert cells(text, "0 | ensemble of 3")[2:5] == ["0", "98.75", "0.050"]
+    assert cells(text, "blur | none (p = 0)")[4] == "0.800 ± 0.000"
     assert cells(section(page, "In short"), f"[{CORRUPTED}]")[4] == "0.800 ± 0.000; ensemble of 3: 0.200"
     for metric in ("accuracy", "nll", "ece"):
         picture = ElementTree.parse(root / RESULTS / f"shift_mnist_{metric}.svg").getroot()
@@ -175,12 +232,37 @@ def test_means_under_corruption_are_over_what_all_have(root: Path, page: str) ->
         assert [len(points) for points in lines] == [4] * 4  # four subjects, clean data and three severities
 
 
+def shifted(kind: str, samples: str, members: str = "1") -> dict[str, str]:
+    known = {"experiment": "mnist", "set": "", "dropout": kind, "members": members, "p": "", "settings": ""}
+    return {**known, "samples": samples, "seed": "0", "split": "", "shift": "blur", "severity": "1", "nll": "0.5"}
+
+
+def test_models_are_compared_with_as_many_samples() -> None:
+    rows = [shifted("none", "0"), shifted("concrete", "10"), shifted("concrete", "50"), shifted("fixed", "50")]
+    found = [(block.name, [s.values["dropout"] for s in block.subjects]) for block in blocks(rows)]
+    assert found == [
+        ("mnist, 10 samples", ["none", "concrete"]),
+        ("mnist, 50 samples", ["none", "fixed", "concrete"]),
+    ]
+    assert [block.file for block in blocks(rows)] == ["shift_mnist_10", "shift_mnist_50"]
+    assert [(block.name, block.file) for block in blocks(rows[:2])] == [("mnist", "shift_mnist")]
+    assert [block.samples for block in blocks(rows[:1])] == ["0"]
+
+
+def test_a_kind_has_its_colour_whichever_others_there_are(tmp_path: Path) -> None:
+    root = place_of(tmp_path / "project")
+    add(root / RESULTS, [folders.of_shifts(tmp_path / "concrete", "concrete")])
+    svg = made(root)[root / RESULTS / "shift_mnist_nll.svg"]
+    strokes = [line.get("stroke") for line in ElementTree.fromstring(svg).iter() if line.tag.endswith("polyline")]
+    assert strokes == [COLOURS[2]]
+
+
 def test_without_rows_the_sections_have_their_commands(tmp_path: Path) -> None:
     text = made(place_of(tmp_path))[tmp_path / PAGE]
     for title, word in ((MASKS, "mask=concrete,bernoulli"), (ELSEWHERE, "ood="), (CORRUPTED, "corruptions=true")):
         assert "**Not run yet.**" in section(text, title)
         assert word in section(text, title)
-        assert cells(section(text, "In short"), f"[{title}]")[3] == "not run yet"
+        assert "not run yet" in cells(section(text, "In short"), f"[{title}]")
 
 
 def test_a_note_is_read_from_the_evaluation_itself(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

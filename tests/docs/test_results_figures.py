@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import itertools
 import json
 import re
@@ -49,7 +50,8 @@ def test_error_bars_end_where_they_should_and_dashes_are_drawn() -> None:
 
 
 def test_a_ratio_axis_leaves_out_what_it_cannot_show() -> None:
-    svg = chart("title", "x", "y", [Line("a", ((1.0, 0.0), (2.0, 0.1), (3.0, 10.0)))], log_y=True)
+    line = Line("a", ((1.0, 0.0), (2.0, 0.1), (3.0, 10.0)))
+    svg = figure("title", [Panel("", Axis("x"), Axis("y", log=True), [line])])
     assert next(ElementTree.fromstring(svg).iter(f"{SVG}polyline")).get("points") == "205.0,245.0 410.0,0.0"
     assert {"0.1", "1", "10"} <= set(texts(svg))
 
@@ -164,6 +166,14 @@ def test_without_dropout_there_is_one_curve(tmp_path: Path) -> None:
     add(tmp_path / "results", [runs.camvid(tmp_path / "run", kind="none")])
     found = curves(rows_of(tmp_path / "results", "camvid_small_calibration"))
     assert [(curve.name, curve.mc, len(curve.bins)) for curve in found] == [("none (p = 0)", False, 14)]
+
+
+def test_calibration_says_which_seeds_every_kind_has(tmp_path: Path) -> None:
+    root = place_of(tmp_path / "project")
+    folders = [runs.camvid(tmp_path / f"{kind}{seed}", seed, kind) for kind, seed in (("none", 1), ("concrete", 0))]
+    add(root / RESULTS, [*folders, runs.camvid(tmp_path / "more", 0, "none")])
+    text = section(page_of(root), SMALL_CAMVID)
+    assert "Counts are pooled over seeds: none (p = 0) has 0, 1; Concrete has 0. Bins" in text
 
 
 def test_calibration_has_a_diagonal_and_dashes_without_mc(tmp_path: Path) -> None:
@@ -286,6 +296,35 @@ def test_synthetic_data_has_the_papers_four_plots_with_a_line_for_every_setting(
     text = section(files[root / PAGE], "Synthetic data")
     found = re.findall(r"\(results/synthetic_(\w+)\.svg\)", text)
     assert found == ["epistemic", "aleatoric", "predictive", "p"]
+
+
+def without(path: Path, column: str, only: str = "") -> None:
+    """Make a column of a file an empty one, or that of the rows with some settings."""
+    with path.open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    for row in rows:
+        row[column] = "" if not only or row["settings"] == only else row[column]
+    with path.open("w", newline="") as file:
+        writer = csv.DictWriter(file, list(rows[0]))
+        writer.writeheader()
+        writer.writerows(rows)
+
+
+def test_what_has_no_points_is_not_drawn(tmp_path: Path) -> None:
+    root = place_of(tmp_path / "project")
+    add(root / RESULTS, [runs.synthetic(tmp_path / "one"), runs.synthetic(tmp_path / "two", more="optim.lr=0.1")])
+    path = root / RESULTS / "synthetic.csv"
+    without(path, "predictive_std")
+    without(path, "learned_p", "optim.lr=0.1")
+    files = made(root)
+    assert {name.name for name in files if name.suffix == ".svg"} == {
+        "synthetic_epistemic.svg",
+        "synthetic_aleatoric.svg",
+        "synthetic_p.svg",
+    }
+    assert not any(text.startswith("Concrete") for text in texts(files[root / RESULTS / "synthetic_p.svg"]))
+    without(path, "learned_p")
+    assert root / RESULTS / "synthetic_p.svg" not in made(root)
 
 
 def test_bars_of_synthetic_data_are_standard_errors_over_seeds(tmp_path: Path) -> None:

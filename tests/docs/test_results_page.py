@@ -13,6 +13,7 @@ from tests.docs import result_runs as runs
 from tests.docs.test_results import rows_of
 from tools.measured.command import add, main
 from tools.measured.experiments import EXPERIMENTS
+from tools.measured.findings import CLAIMS
 from tools.measured.findings import FILE as FINDINGS
 from tools.measured.page import BEGIN, END, PAGE, README, RESULTS, made
 from tools.measured.published import FILE, read_published
@@ -79,6 +80,7 @@ def test_every_section_has_its_command(page: str, tmp_path: Path) -> None:
     for experiment in EXPERIMENTS:
         for text in (page, empty):
             assert f"`{experiment.command}`" in section(text, experiment.title)
+        assert "To be made by" in section(empty, experiment.title)
         assert "not run yet" in section(empty, experiment.title).lower()
 
 
@@ -130,7 +132,8 @@ def test_uci_has_the_papers_columns_ours_controls_verdicts_and_ranks(page: str) 
     assert cells(text, "energy")[8] == "not run yet"
     # Over the two sets that were run: first on yacht, last on boston.
     assert cells(text, "average rank of these four")[4:8] == ["2.50 ± 1.50", "", "", "2 sets"]
-    assert cells(section(page, "In short"), "[UCI regression]")[2:6] == ["–", *["1 of 2, 1 of 2"] * 3]
+    short = cells(section(page, "In short"), "[UCI regression]")
+    assert short[2:6] == ["–", "1 of 2, p converged on 1", "1 of 2", "1 of 2"]  # yacht
 
 
 def test_cart_pole_tells_when_the_papers_reward_was_reached(page: str) -> None:
@@ -171,7 +174,14 @@ def test_the_readme_gets_the_short_version_where_it_has_a_place_for_it(root: Pat
     text = (root / README).read_text()
     assert text.startswith(f"before\n{BEGIN}\n| experiment | what | paper | Concrete | p = 0 | fixed p |")
     assert text.endswith(f"{END}\nafter\n")
-    assert "| MNIST: accuracy | accuracy (%) | 98.6 | 98.64 ± 0.00 |" in text
+    assert "| [MNIST: accuracy](docs/results.md#mnist-accuracy) | accuracy (%) | 98.6 | 98.64 ± 0.00 |" in text
+    # What is no comparison of kinds has a table of its own.
+    first, second = text.split("\n\nBeyond the paper, on other questions than the kind of dropout:\n\n")
+    assert "not run yet" not in first
+    assert second.startswith("| experiment | what | found |")
+    titles = ("The cost of a grid search", "several masks in training", "Concrete or Bernoulli masks at test time")
+    assert [title in second for title in titles] == [True] * 3
+    assert not any(title in first for title in titles)
 
 
 def test_a_damaged_file_of_the_paper_is_refused_by_its_line(tmp_path: Path) -> None:
@@ -191,6 +201,8 @@ def test_findings_stand_in_their_section(tmp_path: Path) -> None:
     text = section(made(place)[place / PAGE], "MNIST: accuracy")
     assert "### What we found\n\nNo better than `dropout.p=0.1`, with 3 seeds.\n" in text
     assert "Why." not in made(place)[place / PAGE]
+    (place / FINDINGS).write_text(f"## {CLAIMS}\n\nAll hold.\n")
+    assert section(made(place)[place / PAGE], CLAIMS).strip() == "All hold."
 
 
 @pytest.mark.parametrize(

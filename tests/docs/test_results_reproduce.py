@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from tests.docs import result_runs as runs
 from tests.docs.test_results import rows_of
 from tests.docs.test_results_page import place_of
 from tools.measured import command, plan, runner
@@ -51,6 +52,18 @@ def test_sets_by_themselves_have_the_settings_of_the_table(monkeypatch: pytest.M
         )
 
 
+def test_one_mask_is_compared_on_the_sets_that_have_several() -> None:
+    settings = yaml.safe_load((ROOT / "conf" / "experiment" / "uci_table.yaml").read_text())["study"]["settings"]
+    several = [name for name, own in settings.items() if own.get("task.train_samples", 1) > 1]
+    (found,) = (
+        entry.command for entry in steps(["train_samples"]) if "uci_table task.train_samples=1" in entry.command
+    )
+    grid = f"study.grid={{data.name:[{','.join(several)}]}}"
+    assert shlex.split(found)[2:] == ["experiment=uci_table", "task.train_samples=1", grid]
+    assert "yacht" not in found
+    assert found in plan.commands_of("train_samples")
+
+
 def test_every_command_has_a_folder_of_its_own() -> None:
     folders = [entry.folder for entry in steps()]
     assert len(set(folders)) == len(folders)
@@ -63,7 +76,8 @@ def test_evaluations_take_folders_that_earlier_commands_work_in() -> None:
         for entry in steps(names_wanted):
             taken = [word for word in entry.command.split() if word.startswith("ckpt=")]
             for word in taken:
-                assert set(word.removeprefix("ckpt=").split(",")) <= before, entry.command
+                for place in word.removeprefix("ckpt=").split(","):  # a run, or one inside of a study
+                    assert any(place == folder or place.startswith(f"{folder}/") for folder in before), entry.command
             before.add(entry.folder)
     ensemble = next(entry for entry in steps(["shift"]) if "ensemble=true" in entry.command)
     assert ensemble.command.split("ckpt=")[1].split()[0].count(",") == len(MEMBERS) - 1
@@ -124,11 +138,57 @@ def test_a_stop_ends_it_all_and_a_failure_does_not(tmp_path: Path, monkeypatch: 
 
     monkeypatch.setattr(runner, "_call", call)
     planned = [step(seed) for seed in codes]
-    done, failed, stopped = run_steps(planned, tmp_path)
+    ended: list[tuple[Step, bool]] = []
+    done, failed, stopped = run_steps(planned, tmp_path, lambda *entry: ended.append(entry))
     assert called == ["seed=0", "seed=1", "seed=2"]
+    assert ended == [(entry, True) for entry in planned[:3]]
     assert done == [planned[1]]
     assert [line.split(" (exit code ")[1][0] for line in failed] == ["1"]
     assert stopped
+
+
+def test_every_step_is_on_the_page_before_the_next_begins(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    root = place_of(tmp_path / "project")
+    planned = [step(f"experiment=mnist seed={seed}", "mnist") for seed in range(4)]
+    before = []
+
+    def call(words: list[str], root: Path) -> int:
+        page = root / PAGE
+        shown = page.read_text().count("| 98.64") if page.is_file() else 0
+        rows = rows_of(root / RESULTS, "mnist") if (root / RESULTS / "mnist.csv").is_file() else []
+        before.append(([row["seed"] for row in rows], shown > 0))
+        seed = len(before) - 1
+        if seed == 1:
+            return 1  # refused: it has left nothing
+        runs.mnist(root / planned[seed].folder, seed)
+        return 130 if seed == 3 else 0
+
+    monkeypatch.setattr(runner, "_call", call)
+    assert command.reproduce(planned, root) == 130
+    assert before == [([], False), (["0"], True), (["0"], True), (["0", "2"], True)]
+    # What a stopped command has finished is taken as well.
+    assert [row["seed"] for row in rows_of(root / RESULTS, "mnist")] == ["0", "2", "3"]
+    said = capsys.readouterr()
+    assert "Stopped after 2 of 4" in said.err
+    assert said.out.count("docs/results.md") == 1
+
+
+@pytest.mark.parametrize("name", ["add", "build"])
+def test_what_cannot_be_put_on_the_page_stops_no_command(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def refuse(*_: object) -> None:
+        raise UserError("a damaged file")
+
+    called = []
+    monkeypatch.setattr(command, name, refuse)
+    monkeypatch.setattr(runner, "_call", lambda words, root: called.append(words[2]) or 0)
+    root = place_of(tmp_path / "project")
+    assert command.reproduce([step(f"seed={seed}") for seed in (0, 1)], root) == 1
+    assert called == ["seed=0", "seed=1"]
+    assert "a damaged file" in capsys.readouterr().err
 
 
 @pytest.mark.slow

@@ -12,6 +12,7 @@ from tests.docs.test_results_page import cells, place_of, section
 from tools.measured.command import add, main, record_tried
 from tools.measured.page import PAGE, RESULTS, made
 from tools.measured.tuning_section import MOST
+from tools.measured.tuning_section import PAGE as TRIED
 
 from concrete_dropout.errors import UserError
 from concrete_dropout.runfolder import REPLICAS, RUN, RunFolder
@@ -48,6 +49,26 @@ def test_a_newer_run_of_a_setting_replaces_the_older_one(tmp_path: Path) -> None
         assert [row["commit"] for row in rows_of(tmp_path / "results", "tuning")] == ["bbbbbbb"]
 
 
+def test_a_model_counts_once_however_often_it_is_given(tmp_path: Path) -> None:
+    old = runs.tuning(tmp_path / "all" / "old", likelihood=-2.0, commit="aaaaaaa")
+    new = runs.tuning(tmp_path / "all" / "new", commit="bbbbbbb", started="2026-03-02T09:00:00+00:00")
+    record_tried(tmp_path / "alone", [new])
+    for number, folders in enumerate(([new, new], [new, old], [old, new], [tmp_path / "all", old], [tmp_path / "all"])):
+        record_tried(tmp_path / f"results{number}", folders)
+        assert rows_of(tmp_path / f"results{number}", "tuning") == rows_of(tmp_path / "alone", "tuning")
+
+
+def test_splits_of_an_older_run_stay_beside_those_of_a_newer_one(tmp_path: Path) -> None:
+    old = runs.tuning(tmp_path / "old", likelihood=-2.0, commit="aaaaaaa")
+    new = runs.tuning(tmp_path / "new", likelihood=-1.0, commit="bbbbbbb", started="2026-03-02T09:00:00+00:00")
+    lines = (new / REPLICAS).read_text().splitlines(keepends=True)
+    (new / REPLICAS).write_text("".join(lines[:3]))  # two of five
+    record_tried(tmp_path / "results", [new, old])
+    (row,) = rows_of(tmp_path / "results", "tuning")
+    assert (row["splits"], row["models"], row["commit"]) == ("0-4", "5", "bbbbbbb")
+    assert float(row["log_likelihood"]) == pytest.approx((2 * -1.0 + 3 * -2.0) / 5, abs=0.1)
+
+
 def test_single_runs_with_other_seeds_are_one_setting(tmp_path: Path) -> None:
     folders = [runs.configure(runs.mnist(tmp_path / f"run{seed}", seed), seed=seed) for seed in (0, 1, 3)]
     record_tried(tmp_path / "results", folders)
@@ -78,23 +99,34 @@ def test_runs_without_test_scores_are_no_results(tmp_path: Path, capsys: pytest.
     assert not (tmp_path / "results").exists()
 
 
-def test_the_page_has_a_table_for_every_set_with_the_best_in_bold(tmp_path: Path) -> None:
+def tried_page(root: Path) -> str:
+    return made(root)[root / RESULTS / TRIED]
+
+
+def test_a_page_of_its_own_has_a_table_for_every_set_with_the_best_in_bold(tmp_path: Path) -> None:
     root = place_of(tmp_path / "project")
     assert "**Not run yet.**" in section(made(root)[root / PAGE], TITLE)
+    assert root / RESULTS / TRIED not in made(root)
     for number, (name, likelihood, more) in enumerate(
         (("yacht", -1.0, "optim.lr=0.1"), ("yacht", -0.5, "optim.lr=0.01"), ("boston", -2.0, "optim.lr=0.01"))
     ):
         folder = runs.tuning(tmp_path / str(number), name, likelihood, f"{more} trainer.max_steps=800")
         assert main(["tried", str(folder)], root) == 0
-    text = section(made(root)[root / PAGE], TITLE)
-    yacht = text.split("### What was tried: yacht")[1]
+    text = tried_page(root)
+    yacht = section(text, "yacht")
     assert "All of these with `trainer.max_steps=800`." in yacht
     best = cells(yacht, "Concrete | `optim.lr=0.01`")
     assert best[6].startswith("**−0.")
     assert not cells(yacht, "Concrete | `optim.lr=0.1`")[6].startswith("**")
     # With nothing to compare it with, nothing is the best.
-    assert "**" not in text.split("### What was tried: boston")[1].split("###")[0]
-    assert f"[tuning.csv]({RESULTS.name}/tuning.csv)" in text
+    boston = section(text, "boston")
+    assert "**" not in boston
+    own = "python train.py experiment=uci data.name=boston data.val_fraction=0.1 test=false optim.lr=0.01"
+    assert cells(boston, f"`{own} trainer.max_steps=800`")[1] == "1"
+    overview = section(made(root)[root / PAGE], TITLE)
+    assert f"]({RESULTS.name}/{TRIED})" in overview
+    assert f"[tuning.csv]({RESULTS.name}/tuning.csv)" in overview
+    assert (cells(overview, "yacht"), cells(overview, "boston")) == (["yacht", "2", "10"], ["boston", "1", "5"])
 
 
 def test_of_many_settings_the_best_are_shown_and_the_others_counted(tmp_path: Path) -> None:
@@ -105,7 +137,7 @@ def test_of_many_settings_the_best_are_shown_and_the_others_counted(tmp_path: Pa
     path = root / RESULTS / "tuning.csv"
     worst = min(rows_of(root / RESULTS, "tuning"), key=lambda row: float(row["log_likelihood"]))
     path.write_text(path.read_text().replace(worst["rmse"], "0.25"))
-    text = section(made(root)[root / PAGE], TITLE)
+    text = tried_page(root)
     shown = [line for line in text.splitlines() if line.startswith("| Concrete")]
     assert len(shown) == MOST + 1  # the best by another score stays
     assert "**0.25" in shown[-1]

@@ -9,7 +9,7 @@ from concrete_dropout.report.record import finite
 
 from .agent_runs import agents
 from .axes import Axis
-from .collect import Row
+from .cells import Row
 from .experiments import COMPONENTS, EPISODE, Experiment
 from .figures import Line, Panel, figure
 from .series import series
@@ -32,7 +32,7 @@ def agent_figures(experiment: Experiment, found: list[Group]) -> dict[str, tuple
     made: dict[str, tuple[str, str]] = {}
 
     def add(words: str, file: str, title: str, panels: list[Panel], **layout: Any) -> None:
-        drawn = [panel for panel in panels if panel.lines]
+        drawn = [panel for panel in panels if panel.has_points]
         if drawn:
             made[words] = (f"{experiment.name}_{file}.svg", figure(title, drawn, **layout))
 

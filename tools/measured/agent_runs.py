@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from concrete_dropout.report.record import finite
 from concrete_dropout.report.text import MISSING
 
-from .collect import Row
+from .cells import Row
 from .experiments import EPISODE
 from .store import in_order
 

@@ -10,11 +10,12 @@ from concrete_dropout.report.text import MISSING, number, plus_minus, probabilit
 
 from .agent_figures import agent_figures
 from .agent_runs import agents
-from .collect import FINISHED, Row
+from .cells import Row
+from .collect import FINISHED
 from .experiments import EPISODE, Experiment
 from .parts import NOT_RUN, Part, by_kind, foot, head, said
 from .published import Published
-from .tables import Group, code, converged_words, dropout_words, groups, layers_of, score_words, table
+from .tables import Group, code, converged_words, dropout_words, groups, layers_of, score_words, span, table
 
 
 def agent_part(experiment: Experiment, rows: list[Row], published: Published) -> Part:
@@ -42,8 +43,7 @@ def agent_part(experiment: Experiment, rows: list[Row], published: Published) ->
         figures[file] = svg
         lines += [f"![{alt}](results/{file})", ""]
     cells = by_kind(found, lambda group: f"{_last(group)}; {_reached(group, goal)}")
-    counts = sorted({len(agents(group.rows)) for group in found})
-    seeds = " to ".join(map(str, dict.fromkeys([counts[0], counts[-1]]))) if counts else MISSING
+    seeds = span(len(agents(group.rows)) for group in found)
     told = converged_words(row for group in found for row in group.rows)
     return Part([*lines, *foot(rows)], (what, shown, *cells, seeds, told), figures)
 
@@ -55,13 +55,12 @@ def _by_kind(found: list[Group], goal: float | None, name: str) -> list[str]:
     for group in found:
         runs = agents(group.rows)
         honest = [run.honest for run in runs]
-        lengths = sorted({len(run.rows) for run in runs})
         lines.append(
             [
                 dropout_words(group.values),
                 code(group.values["settings"]),
                 str(len(runs)),
-                " to ".join(map(str, dict.fromkeys([lengths[0], lengths[-1]]))),
+                span(len(run.rows) for run in runs),
                 _reached(group, goal),
                 ", ".join(run.first_with(goal) for run in runs),
                 score_words(summarise(_bests(group))),

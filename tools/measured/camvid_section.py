@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from concrete_dropout.report.text import MISSING
 
-from .collect import Row
+from .cells import Row
 from .experiments import Experiment
-from .parts import NOT_RUN, Part, by_kind, converged, foot, head, repeats
+from .parts import NOT_RUN, Part, as_commanded, by_kind, converged, foot, head, repeats
 from .published import Number, Published
 from .tables import code, comparison, converged_words, dropout_words, groups, score_words, table
 
@@ -29,8 +29,9 @@ def camvid_part(experiment: Experiment, rows: list[Row], published: Published) -
     if not rows:
         return Part([*lines, f"**{NOT_RUN.capitalize()}.**", ""], (what, paper, NOT_RUN, "", "", "", ""))
     lines += ["Other scores on the test images:", "", *comparison(experiment, rows, SCORES), *foot(rows)]
-    cells = by_kind(found, lambda group: score_words(group.score("miou")))
-    return Part(lines, (what, paper, *cells, repeats(found), converged(found)))
+    shown = as_commanded(found)
+    cells = by_kind(shown, lambda group: score_words(group.score("miou")))
+    return Part(lines, (what, paper, *cells, repeats(shown), converged(shown)))
 
 
 def _lines(number: Number, experiment: Experiment, rows: list[Row]) -> list[list[str]]:

@@ -7,6 +7,7 @@ from typing import Any
 
 from concrete_dropout.report.text import plain
 
+Row = dict[str, str]  # {column: cell}
 DIGITS = 7
 
 

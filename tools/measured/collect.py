@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,9 @@ from concrete_dropout.report.layers import layers_of
 from concrete_dropout.report.record import Record, finite, mapping
 from concrete_dropout.report.replica_record import Replica
 
+from .cells import Row
 from .cells import moment as _time
+from .cells import moment_text as _moment_text
 from .cells import setting as _setting
 from .cells import text as _text
 from .commands import changes, portable
@@ -20,7 +22,6 @@ from .experiments import COMPONENTS, EXPERIMENTS, Experiment, experiment_of
 from .folders import Run, runs_in
 from .kept import NOTHING, Kept, keep
 
-Row = dict[str, str]
 FINISHED = "finished"
 GRID = "grid_vs_concrete"  # a sweep with a file of its own: its p were not chosen, and its runs are no controls
 
@@ -46,17 +47,53 @@ def collect(path: Path, unfinished: bool = False) -> list[Rows]:
     return [_of_run(run, unfinished) for run in runs_in(path) if run.sweep != GRID]
 
 
-def _of_run(run: Run, unfinished: bool) -> Rows:
+def paper_experiment(run: Run, unfinished: bool = False) -> tuple[Experiment | None, str]:
+    """The experiment that a run belongs to, or a note on why it cannot count.
+
+    Args:
+        run: that may have come to its end.
+        unfinished: whether agents that have not count too.
+    """
     if run.record is None:
-        return Rows(None, note=f"{run.label}: left out, it has not begun")
+        return None, f"{run.label}: left out, it has not begun"
     name = str(run.record.run.get("experiment") or "")
     experiment = experiment_of(name)
     if experiment is None:
         known = ", ".join(run for entry in EXPERIMENTS for run in entry.runs)
-        return Rows(None, note=f"{run.label}: left out, {name or 'its experiment'} is none of the paper's ({known})")
+        return None, f"{run.label}: left out, {name or 'its experiment'} is none of the paper's ({known})"
     if run.state != FINISHED and not (unfinished and experiment.is_agent):
-        way = "; --unfinished takes its episodes" if experiment.is_agent else ""
-        return Rows(experiment, note=f"{run.label}: left out, it is {run.state or 'not recorded as finished'}{way}")
+        way = "; add --unfinished takes its episodes" if experiment.is_agent else ""
+        return None, f"{run.label}: left out, it is {run.state or 'not recorded as finished'}{way}"
+    return experiment, ""
+
+
+def facts_of(record: Mapping[str, Any], study: str = "") -> Row:
+    """Where numbers come from.
+
+    Args:
+        record: what a run or an evaluation says of itself.
+        study: the command that made it among others.
+    """
+    return {
+        "started": _moment_text(record.get("started")),
+        "commit": _text(record.get("commit"))[:13],
+        "hardware": _text(record.get("hardware")),
+        "command": portable(str(record.get("command") or "")),
+        "study": portable(study),
+    }
+
+
+def converged(record: Record) -> bool | None:
+    """Whether every learned p has; None where none is learned, or nobody judged it."""
+    judged = [layer.converged for layer in layers_of(record) if layer.learned]
+    return None if not judged or None in judged else all(judged)
+
+
+def _of_run(run: Run, unfinished: bool) -> Rows:
+    experiment, note = paper_experiment(run, unfinished)
+    if experiment is None:
+        return Rows(None, note=note)
+    assert run.record is not None
     rows = tuple(_rows(run, run.record, experiment))
     kept = keep(run, run.record, experiment, _shared(run, run.record, experiment)) if run.state == FINISHED else NOTHING
     if rows:
@@ -69,7 +106,7 @@ def _rows(run: Run, record: Record, experiment: Experiment) -> Iterable[Row]:
     if experiment.is_agent:
         found = [_episode(run, record, entry) for entry in episodes(record)]
         for own in found[-1:]:
-            own["converged"] = _text(_converged(record))
+            own["converged"] = _text(converged(record))
     elif run.replicas is not None:
         found = [own for replica in run.replicas.rows if (own := _replica(run, record, replica, experiment))]
     else:
@@ -80,11 +117,16 @@ def _rows(run: Run, record: Record, experiment: Experiment) -> Iterable[Row]:
         yield {column: row.get(column, "") for column in experiment.columns}
 
 
+def p_of(run: Run, kind: str) -> Any:
+    """The p that a run was given; none where it learned p."""
+    return {"none": 0, "fixed": run.setting("dropout.p")}.get(kind, "")
+
+
 def _shared(run: Run, record: Record, experiment: Experiment) -> Row:
     """What all rows of a run have in common."""
-    command = portable(str(record.run.get("command") or ""))
+    facts = facts_of(record.run, run.study)
     kind = str(record.run.get("dropout") or "")
-    p = {"none": 0, "fixed": run.setting("dropout.p")}.get(kind, "")
+    p = p_of(run, kind)
     settings = {column: run.setting(key) for column, key in experiment.settings.items()}
     known = experiment.settings.values()
     started, ended = (_time(record.run.get(key)) for key in ("started", "ended"))
@@ -95,16 +137,12 @@ def _shared(run: Run, record: Record, experiment: Experiment) -> Row:
         "p": _text(p),
         "split": _text(run.setting("data.split")),
         "seed": _text(record.run.get("seed")),
-        "settings": changes(run.study or command, run.values, known),
+        "settings": changes(run.study or facts["command"], run.values, known),
         "steps": _text(record.step),
         "seconds": _text(round((ended - started).total_seconds())) if started and ended else "",
         "replicas": str(run.replicas.expected if run.replicas is not None else 1),
         "state": run.state,
-        "started": started.isoformat(timespec="seconds") if started else "",
-        "commit": _text(record.run.get("commit"))[:13],
-        "hardware": _text(record.run.get("hardware")),
-        "command": command,
-        "study": portable(run.study),
+        **facts,
     }
 
 
@@ -114,7 +152,7 @@ def _single(run: Run, record: Record, experiment: Experiment) -> Row:
         return {}
     layers = {layer.name: layer.final for layer in layers_of(record)}
     shown = {column: _text(value) for column, value in scores.items()}
-    return {**shown, "learned_p": _learned(record, layers), "converged": _text(_converged(record))}
+    return {**shown, "learned_p": _learned(record, layers), "converged": _text(converged(record))}
 
 
 def _replica(run: Run, record: Record, replica: Replica, experiment: Experiment) -> Row:
@@ -126,6 +164,9 @@ def _replica(run: Run, record: Record, replica: Replica, experiment: Experiment)
     kind = record.run.get("dropout")
     keys |= {"p": "dropout.p"} if kind == "fixed" else {}
     own = {column: _setting(replica.labels[key]) for column, key in keys.items() if key in replica.labels}
+    # As numbers, which have one form: labels are texts, and 1.0 is 1 elsewhere.
+    labels = {column: replica.labels[key] for column, key in experiment.facts.items() if key in replica.labels}
+    own |= {column: _text(label if (number := finite(label)) is None else number) for column, label in labels.items()}
     learned = kind == "concrete"
     command = run.study or portable(str(record.run.get("command") or ""))
     return {
@@ -166,9 +207,3 @@ def _learned(record: Record, layers: dict[str, float | None]) -> str:
     if record.run.get("dropout") != "concrete":
         return ""
     return " ".join(f"{name}={_text(p)}" for name, p in layers.items() if p is not None)
-
-
-def _converged(record: Record) -> bool | None:
-    """Whether every learned p has; None where none is learned, or nobody judged it."""
-    judged = [layer.converged for layer in layers_of(record) if layer.learned]
-    return None if not judged or None in judged else all(judged)

@@ -10,16 +10,18 @@ from pathlib import Path
 
 from concrete_dropout.errors import UserError
 
-from .collect import FINISHED, Row, collect
+from .cells import Row
+from .collect import FINISHED, collect
 from .evaluated import evaluated, evaluations_in
-from .experiments import EXPERIMENTS
+from .experiments import EXPERIMENTS, Experiment
+from .folders import has_runs
 from .grid import grid_rows
 from .kept_store import add_kept
 from .page import RESULTS, build
 from .plan import Step, names, steps
 from .runner import STOPPED, arguments, run_steps, state_of
 from .sheets import GRID_COST, MASKS, SHIFT, TUNING
-from .store import Sheet, merged, read_rows, write_rows
+from .store import Sheet, merged, read_rows, renewed, replaced_sheet, write_rows
 from .tuning import tried
 
 ROOT = Path(__file__).parents[2]
@@ -52,7 +54,8 @@ def add(results: Path, folders: Sequence[Path], unfinished: bool = False) -> Non
         UserError: a folder without a run; nothing is written then.
     """
     evaluations = {folder: evaluations_in(folder) for folder in folders}
-    runs = [folder for folder, inside in evaluations.items() if not inside]
+    # A folder with neither is refused by the reader of runs.
+    runs = [folder for folder, inside in evaluations.items() if not inside or has_runs(folder)]
     scored = [evaluated(place) for inside in evaluations.values() for place in inside]
     found = [rows for folder in runs for rows in collect(folder, unfinished)]
     searched, notes = grid_rows(runs)
@@ -60,8 +63,7 @@ def add(results: Path, folders: Sequence[Path], unfinished: bool = False) -> Non
         if note:
             print(note, file=sys.stderr)
     for experiment in EXPERIMENTS:
-        added = [row for rows in found if rows.experiment == experiment for row in rows.rows]
-        _put(results, experiment, added)
+        _renew(results, experiment, [row for rows in found if rows.experiment == experiment for row in rows.rows])
     _put(results, GRID_COST, searched)
     for sheet in (MASKS, SHIFT):
         _put(results, sheet, [row for rows in scored for row in rows.rows.get(sheet, [])])
@@ -72,21 +74,31 @@ def add(results: Path, folders: Sequence[Path], unfinished: bool = False) -> Non
 
 
 def reproduce(planned: Sequence[Step], root: Path, only_list: bool = False) -> int:
-    """Run commands, then take their results and build the page; returns the exit code."""
+    """Run commands, and put what each has found on the page before the next; returns the exit code."""
     if only_list:
         for step in planned:
             finished = state_of(root / step.folder) == FINISHED
             print(f"{'# finished: ' if finished else ''}{shlex.join(['python', *arguments(step, root)[1:]])}")
         return 0
-    done, failed, stopped = run_steps(planned, root)
-    for step in planned:
+    refused: dict[Step, str] = {}
+
+    def publish(step: Step, is_new: bool) -> None:
+        """A command may take days, and the next may be stopped; what is wrong with a file must not keep it waiting."""
         try:
             add(root / RESULTS, [root / step.folder])
-        except UserError as error:  # a command that was refused leaves no folder, and is told below
-            if step in done:
-                failed.append(f"{step.command} ({error})")
-    for path in build(root):
-        print(path.relative_to(root))
+            if is_new:
+                build(root)
+        except UserError as error:
+            refused[step] = str(error)
+
+    done, failed, stopped = run_steps(planned, root, publish)
+    # A command that was refused leaves no folder, and is among the failed already.
+    failed += [f"{step.command} ({refused[step]})" for step in done if step in refused]
+    try:
+        for path in build(root):
+            print(path.relative_to(root))
+    except UserError as error:
+        failed.append(f"python tools/results.py build ({error})")
     if stopped:
         print(f"Stopped after {len(done)} of {len(planned)}; the same command goes on from there.", file=sys.stderr)
     if failed:
@@ -106,6 +118,20 @@ def record_tried(results: Path, folders: Sequence[Path]) -> None:
     _put(results, TUNING, rows)
     if not rows:
         print("No finished run with validation scores was found; nothing was written.", file=sys.stderr)
+
+
+def _renew(results: Path, experiment: Experiment, added: Sequence[Row]) -> None:
+    """Add rows to the file of an experiment; those that its command gives no more go to another."""
+    if not added:
+        return
+    replaced = replaced_sheet(experiment)
+    known, old = read_rows(results, experiment), read_rows(results, replaced)
+    now, before = renewed(experiment, [*known, *old, *added])
+    write_rows(results, experiment, now)
+    print(f"{experiment.name}.csv: {len(added)} rows read, {len(now)} in the file ({len(known)} before)")
+    if before or old:
+        write_rows(results, replaced, before)
+        print(f"{replaced.name}.csv: {len(before)} rows of other settings ({len(old)} before)")
 
 
 def _put(results: Path, sheet: Sheet, added: Sequence[Row]) -> None:

@@ -5,7 +5,11 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Collection, Mapping
+from functools import cache
+from pathlib import Path
 from typing import Any
+
+import yaml
 
 from concrete_dropout.report.text import plain
 
@@ -23,8 +27,9 @@ ASIDE = (
     "paths",
     "threads",
 )
-ASIDE_KEYS = ("trainer.check_val_every_n_epoch",)  # of the others' groups; weights of the last step are tested
+VALIDATION = "trainer.check_val_every_n_epoch"
 OWN_COLUMNS = ("dropout", "dropout.kind", "dropout.p", "seed", "data.split")
+CONF = Path(__file__).parents[2] / "conf" / "experiment"
 PLACES = ("hydra.run.dir", "hydra.sweep.dir", "hydra.sweep.subdir", "out")
 
 # A seed, or a run folder that has one in its name; where there are several, each tells something.
@@ -53,10 +58,12 @@ def changes(command: str, values: Mapping[str, Any], known: Collection[str]) -> 
     'agent.episodes=20'
     >>> changes("python train.py experiment=mnist trainer.check_val_every_n_epoch=20 optim.lr=0.01", {}, ())
     'optim.lr=0.01'
+    >>> changes("python train.py experiment=camvid trainer.check_val_every_n_epoch=20", {}, ())
+    'trainer.check_val_every_n_epoch=20'
     """
     given = {_key(word): word.partition("=")[2] for word in words(portable(command)) if "=" in word}
     given |= {key: plain(value).replace(" ", "") for key, value in values.items()}
-    aside = {*OWN_COLUMNS, *ASIDE_KEYS, *known}
+    aside = {*OWN_COLUMNS, *known} if _validation_chooses(given) else {*OWN_COLUMNS, *known, VALIDATION}
     kept = {key: value for key, value in given.items() if key not in aside and _group(key) not in ASIDE}
     return " ".join(f"{key}={value}" for key, value in sorted(kept.items()))
 
@@ -78,6 +85,21 @@ def words(command: str) -> list[str]:
         return shlex.split(command)
     except ValueError:  # a quotation mark too many: what a file says need not be a command
         return command.split()
+
+
+def _validation_chooses(given: Mapping[str, str]) -> bool:
+    """Whether validation decides which weights are tested, or when a run ends; else its frequency is time alone."""
+    tested = (given.get("test_ckpt"), _tested(given.get("experiment", "")))
+    return "best" in tested or any(_group(key) == "callbacks" for key in given)
+
+
+@cache
+def _tested(experiment: str) -> str:
+    """The weights that an experiment of conf/ tests, as it or one that it builds on says; "" where none does."""
+    path = CONF / f"{experiment}.yaml"
+    config = yaml.safe_load(path.read_text(encoding="utf-8")) if path.is_file() else {}
+    bases = [_tested(base) for base in config.get("defaults", ()) if isinstance(base, str)]
+    return str(config.get("test_ckpt") or next(filter(None, bases), ""))
 
 
 def _key(word: str) -> str:

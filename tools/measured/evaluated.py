@@ -14,15 +14,13 @@ from concrete_dropout.report.record import UNREADABLE, dicts, finite, mapping
 from concrete_dropout.report.replica_record import SEED, SPLIT
 from concrete_dropout.runfolder import EVALUATION, RunFolder
 
-from .cells import moment_text, numbers, setting, text
-from .collect import FINISHED, Row
-from .commands import changes, portable
+from .cells import Row, numbers, setting, text
+from .collect import FINISHED, facts_of
+from .commands import changes
 from .experiments import experiment_of
 from .folders import Run, runs_in
 from .sheets import DETECTORS, MASKS, METRICS, SHIFT, OwnSheet
 from .tuning import SET
-
-ENSEMBLE = "ensemble"
 
 
 @dataclass(frozen=True)
@@ -58,7 +56,7 @@ def evaluated(path: Path) -> Evaluated:
     for subject in known:
         runs = _runs_of(subject, path)
         notes += [] if runs else [f"{path.name}: the runs are not where they were, so that their settings are unknown"]
-        shared = {**_subject(subject, runs), **_facts(results)}
+        shared = {**_subject(subject, runs), **facts_of(results)}
         passes = [p for p in dicts(results.get("passes")) if p.get("subject") == subject.get("name")]
         if len(plan.get("masks") or ()) > 1 and subject.get("dropout") == "concrete":
             found[MASKS] += _mask_rows(passes, shared)
@@ -166,15 +164,6 @@ def _run_of(checkpoint: Path, evaluation: Path) -> Run | None:
         except (UserError, *UNREADABLE, IndexError):  # not here; or moved, or deleted since
             continue
     return None
-
-
-def _facts(results: Mapping[str, Any]) -> Row:
-    return {
-        "started": moment_text(results.get("started")),
-        "commit": text(results.get("commit"))[:13],
-        "hardware": text(results.get("hardware")),
-        "command": portable(str(results.get("command") or "")),
-    }
 
 
 def _whole(row: Row, sheet: OwnSheet) -> Row:

@@ -63,10 +63,15 @@ class Panel:
     lines: Sequence[Line] = field(default_factory=tuple)
     diagonal: bool = False
 
+    @property
+    def has_points(self) -> bool:
+        """Whether there is anything to draw."""
+        return any(line.points for line in self.lines)
 
-def chart(title: str, x: str, y: str, lines: Sequence[Line], log_x: bool = False, log_y: bool = False) -> str:
+
+def chart(title: str, x: str, y: str, lines: Sequence[Line]) -> str:
     """One panel of lines as an SVG document."""
-    return figure(title, [Panel("", Axis(x, log_x), Axis(y, log_y), lines)])
+    return figure(title, [Panel("", Axis(x), Axis(y), lines)])
 
 
 def figure(title: str, panels: Sequence[Panel], columns: int = 1, size: tuple[int, int] | None = None) -> str:

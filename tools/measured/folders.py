@@ -13,7 +13,7 @@ from concrete_dropout.errors import UserError
 from concrete_dropout.report.record import SIGNS, UNREADABLE, Record, mapping, read_record
 from concrete_dropout.report.replica_record import Replicas, is_replicated, read_replicas
 from concrete_dropout.report.study_record import Study, is_study, read_study
-from concrete_dropout.runfolder import JOB, RunFolder
+from concrete_dropout.runfolder import EVALUATION, JOB, RunFolder
 
 from .commands import words
 
@@ -76,6 +76,13 @@ def runs_in(path: Path) -> list[Run]:
     return own or [replace(_alone(path), folder=path)]
 
 
+def has_runs(path: Path) -> bool:
+    """Whether ``runs_in`` finds a run; those that an evaluation has inside of it are its own affair."""
+    if is_study(path) or _is_run(path):
+        return True
+    return path.is_dir() and not _is_evaluation(path) and any(True for _ in _inside(path))
+
+
 def _placed(study: Path, runs: Iterable[Run]) -> list[Run]:
     return [replace(run, folder=study / run.record.name if run.record is not None else None) for run in runs]
 
@@ -112,8 +119,13 @@ def _inside(path: Path) -> Iterator[Path]:
     if not path.is_dir():
         raise UserError(f"{path} is no folder: give the folder of a run, a study or a sweep.")
     for inner in sorted(entry for entry in path.iterdir() if entry.is_dir()):
-        if is_study(inner) or _is_run(inner) or any(map(_is_run, filter(Path.is_dir, inner.iterdir()))):
+        holds_runs = not _is_evaluation(inner) and any(map(_is_run, filter(Path.is_dir, inner.iterdir())))
+        if holds_runs or is_study(inner) or _is_run(inner):
             yield inner
+
+
+def _is_evaluation(path: Path) -> bool:
+    return (path / EVALUATION).is_file()
 
 
 def _is_run(path: Path) -> bool:

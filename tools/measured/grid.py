@@ -7,16 +7,16 @@ from pathlib import Path
 
 from concrete_dropout.report.replica_record import SEED, SPLIT
 
-from .cells import moment, setting, text
-from .collect import GRID, Row
+from .cells import Row, moment, setting, text
+from .collect import GRID, facts_of, paper_experiment
 from .commands import changes
 from .experiments import Experiment
 from .folders import Run, runs_in
-from .models import Model, facts_of, models_of, paper_experiment
+from .models import Model, models_of
 from .tuning import SET
 
 # With columns of their own, or of no consequence for a score on validation data.
-ASIDE = (SET, "test")
+ASIDE = (SET, "test", "job")  # "job" is the number of a job in a sweep of one
 
 
 def grid_rows(folders: Sequence[Path]) -> tuple[list[Row], list[str]]:
@@ -49,7 +49,7 @@ def _rows(run: Run, experiment: Experiment) -> Iterable[Row]:
         "steps": text(record.step),
         "seconds": text(round((ended - started).total_seconds())) if started and ended else "",
         "replicas": str(len(models)),
-        **facts_of(run, record),
+        **facts_of(record.run, run.study),
     }
     for model in models:
         labels = {key: value for key, value in model.labels.items() if key not in (SEED, SPLIT)}

@@ -9,13 +9,26 @@ from concrete_dropout.report.record import finite
 from concrete_dropout.report.statistics import Summary, summarise
 from concrete_dropout.report.text import MISSING, percent
 
-from .collect import Row
+from .cells import Row
 from .figures import Line, chart
 from .parts import NOT_RUN, Part, to_be_made
 from .plan import commands_of
+from .series import colour_of
 from .sheets import GRID_COST
 from .store import in_order
-from .tables import Group, code, converged_words, learned_words, provenance, score_whole, score_words, table, time_words
+from .tables import (
+    Group,
+    code,
+    converged_words,
+    depth_words,
+    differences,
+    provenance,
+    score_whole,
+    score_words,
+    span,
+    table,
+    time_words,
+)
 
 TITLE = "The cost of a grid search"
 WHAT = (
@@ -37,9 +50,10 @@ class Search:
     settings: str
     rows: tuple[Row, ...]
 
-    def of(self, p: str) -> list[Row]:
+    def of(self, p: str) -> Group:
         """Rows of a fixed p, or of Concrete dropout for ""."""
-        return [row for row in self.rows if row["p"] == p]
+        rows = tuple(row for row in self.rows if row["p"] == p)
+        return Group({"dropout": "fixed" if p else "concrete", "p": p}, rows)
 
     @property
     def grid(self) -> list[str]:
@@ -47,8 +61,8 @@ class Search:
         return sorted({row["p"] for row in self.rows if row["p"]}, key=in_order)
 
     def nll(self, p: str) -> Summary | None:
-        """Over seeds and splits."""
-        return summarise(finite(row["nll"]) for row in self.of(p))
+        """Over seeds or splits."""
+        return self.of(p).score("nll")
 
     @property
     def best(self) -> str:
@@ -59,11 +73,7 @@ class Search:
     @property
     def difference(self) -> Summary | None:
         """NLL of Concrete less that of the best p: of the same seed and split, whose chance they share."""
-        own, best = ({(r["seed"], r["split"]): finite(r["nll"]) for r in self.of(p)} for p in ("", self.best))
-        if not self.best:
-            return None
-        pairs = ((own[key], best.get(key)) for key in own)
-        return summarise(a - b for a, b in pairs if a is not None and b is not None)
+        return summarise(differences(self.of(""), self.of(self.best), "nll")) if self.best else None
 
     def seconds(self, ps: Iterable[str]) -> Summary | None:
         """Time of all jobs of these p together, over the seeds that have all of them."""
@@ -84,9 +94,9 @@ class Search:
 
     @property
     def is_close(self) -> bool | None:
-        """Whether Concrete is within a standard error of the best p, or better; None where one of them is missing."""
+        """Whether Concrete is within a standard error of the best p, or better; None where there is no such error."""
         found = self.difference
-        return None if found is None else found.mean <= (found.se or 0.0)
+        return found.mean <= found.se if found is not None and found.se is not None else None
 
 
 def grid_part(rows: list[Row]) -> Part:
@@ -94,15 +104,16 @@ def grid_part(rows: list[Row]) -> Part:
     lines = [
         "A grid of fixed p needs a run for each, learning p needs one. UCI sets have the settings that "
         "`experiment=uci_table` has for them. "
-        f"{to_be_made(commands_of(GRID_COST.name), GRID_COST.name, bool(rows))}",
+        f"{to_be_made(commands_of(GRID_COST.name), GRID_COST.name, rows)}",
         "",
     ]
     if not rows:
-        return Part([*lines, f"**{NOT_RUN.capitalize()}.**", ""], (WHAT, MISSING, NOT_RUN, "", "", "", ""))
+        return Part([*lines, f"**{NOT_RUN.capitalize()}.**", ""], beyond=(WHAT, NOT_RUN, "", ""))
     lines[0] += (
         " The best p of a grid is the one with the "
         "lowest mean NLL on validation data, on which that mean is seen again: a little too low, for the grid alone. "
-        "Differences are of pairs with the same seed and split; times are of whole jobs, for all splits together."
+        "Differences are of pairs with the same seed and split; times are of whole jobs, for all splits together. Bars "
+        "of figures are standard errors."
     )
     found = searches(rows)
     lines += _overview(found)
@@ -119,7 +130,7 @@ def grid_part(rows: list[Row]) -> Part:
         if drawn and name not in figures:  # of several settings of a set the first is drawn
             figures[name] = drawn
             lines += [f"![validation NLL against p, {search.name}](results/{name})", ""]
-    return Part([*lines, *provenance(rows)], _short(found), figures)
+    return Part([*lines, *provenance(rows)], figures=figures, beyond=_short(found))
 
 
 def searches(rows: list[Row]) -> list[Search]:
@@ -153,46 +164,48 @@ def _overview(found: list[Search]) -> list[str]:
 
 def _by_p(search: Search) -> list[str]:
     lines = []
-    for p in [*search.grid, *([""] if search.of("") else [])]:
-        rows = tuple(search.of(p))
-        group = Group({"dropout": "fixed" if p else "concrete"}, rows)
+    for p in [*search.grid, *([""] if search.of("").rows else [])]:
+        group = search.of(p)
         lines.append(
             [
                 p or "learned",
                 score_words(group.score("nll"), 3),
                 score_words(group.score("accuracy")),
                 score_words(group.score("rmse")),
-                str(len(rows)),
+                group.size,
                 _time(search.seconds([p])),
                 score_whole(group.score("steps")),
-                learned_words(group),
-                converged_words(rows),
+                depth_words(group),
+                converged_words(group.rows),
             ]
         )
-    header = ["p", "validation NLL", "accuracy (%)", "RMSE", "seeds and splits", "time of a job", "steps"]
+    header = ["p", "validation NLL", "accuracy (%)", "RMSE", "seeds or splits", "time of a job", "steps"]
     return table([*header, "learned p by depth", "p converged"], lines)
 
 
 def _figure(search: Search) -> str:
     """NLL against p, that of Concrete as a level line."""
-    means = [(float(p), mean.mean) for p in search.grid if (mean := search.nll(p)) is not None]
+    means = [(float(p), mean.mean, mean.se or 0.0) for p in search.grid if (mean := search.nll(p)) is not None]
     if len(means) < 2:
         return ""
-    lines = [Line("fixed p", tuple(means), 1)]
+    points, errors = tuple((p, mean) for p, mean, _ in means), tuple(se for *_, se in means)
+    lines = [Line("fixed p", points, colour_of("fixed"), errors=errors, dots=True)]
     own = search.nll("")
     if own is not None:
-        lines.append(Line("Concrete", tuple((p, own.mean) for p in (means[0][0], means[-1][0])), 0))
+        ends = tuple((p, own.mean) for p in (means[0][0], means[-1][0]))
+        lines.append(Line("Concrete", ends, colour_of("concrete"), errors=(own.se or 0.0,) * 2))
     return chart(f"Validation NLL, {search.name}", "p", "NLL", lines)
 
 
 def _short(found: list[Search]) -> tuple[str, ...]:
     told = [search.is_close for search in found if search.is_close is not None]
     shares = summarise(search.share for search in found)
-    cell = f"{sum(told)} of {len(told)}; {percent(shares.mean) if shares else MISSING}" if told else NOT_RUN
-    counts = sorted({len(search.of("")) for search in found})
-    repeats = " to ".join(map(str, dict.fromkeys([counts[0], counts[-1]])))
-    learned = [row for search in found for row in search.of("")]
-    return (WHAT, MISSING, cell, MISSING, MISSING, repeats, converged_words(learned))
+    texts = [f"{sum(told)} of {len(told)}"] if told else []
+    texts += [f"too few seeds to tell: {len(found) - len(told)}"] if len(told) < len(found) else []
+    texts += [percent(shares.mean)] if shares else []
+    learned = [search.of("") for search in found]
+    rows = [row for group in learned for row in group.rows]
+    return (WHAT, "; ".join(texts), span(len(group.repeats) for group in learned), converged_words(rows))
 
 
 def _time(summary: Summary | None) -> str:

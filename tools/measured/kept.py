@@ -11,16 +11,16 @@ from concrete_dropout.report.layers import layers_of
 from concrete_dropout.report.pictures import read_pictures
 from concrete_dropout.report.record import CHANGING, Record, dicts, finite, mapping
 
+from .cells import Row
 from .experiments import HEAD, SEED, Experiment
 from .folders import Run
 
-Row = dict[str, str]
 KEEPING = ("camvid", "camvid_small")  # experiments whose figures need more than rows
 NUM_BINS = 20  # of equal width, as the project's reliability curves have them
 MAX_STEPS = 60  # of a layer and a run
 MAX_IMAGES = 2
 MAX_BYTES = 300_000  # of a picture
-KINDS = CHANGING  # what the network says of an image; the image itself and its labels belong to the data set
+SHOWN = CHANGING  # what the network says of an image; the image itself and its labels belong to the data set
 SOURCE = ("steps", "seconds", "commit", "hardware", "command", "study")
 
 
@@ -193,7 +193,7 @@ def _maps(run: Run, record: Record, experiment: Experiment) -> tuple[list[Row], 
     pictures: dict[str, bytes] = {}
     for image in images[:: max(1, len(images) // MAX_IMAGES)][:MAX_IMAGES]:
         index, last = str(image.get("index")), dicts(image["steps"])[-1]
-        paths = {kind: str({**last, **image}.get(kind)) for kind in KINDS}
+        paths = {kind: str({**last, **image}.get(kind)) for kind in SHOWN}
         read = read_pictures(run.folder, paths.values(), [])
         found = {path: base64.b64decode(picture.uri.partition(",")[2]) for path, picture in read.items()}
         small = {path for path, content in found.items() if len(content) < MAX_BYTES}

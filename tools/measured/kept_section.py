@@ -11,13 +11,14 @@ from concrete_dropout.report.record import finite
 from concrete_dropout.report.text import probability
 
 from .axes import Axis
-from .collect import Row
+from .cells import Row
 from .experiments import Experiment
 from .figures import SMALL, Line, Panel, figure, shade
 from .kept import KEEPING, calibration_table, history_table, maps_table, sources_table
 from .map_section import maps_lines
 from .parts import Part
-from .store import KINDS, in_order, read_rows
+from .series import colour_of
+from .store import in_order, read_rows
 from .tables import code, converged_words, dropout_words, provenance, table
 
 NOT_MADE = "**Not made yet.**"
@@ -93,16 +94,14 @@ def _calibration(experiment: Experiment, rows: list[Row]) -> tuple[list[str], di
     for curve in curves(drawn):
         total = math.fsum(count for _, _, count in curve.bins)
         points = tuple((c, frequency) for c, frequency, count in curve.bins if count >= RARE * total)
-        colour = KINDS.index(curve.kind) if curve.kind in KINDS else len(KINDS)
         name = f"{curve.name} (RMSE {curve.rmse:.3f})"
-        lines.append(Line(name, points, colour, dashed=not curve.mc and curve.kind != "none", dots=True))
+        lines.append(Line(name, points, colour_of(curve.kind), dashed=not curve.mc and curve.kind != "none", dots=True))
     unit = (0.0, 1.0)
     panel = Panel("", Axis("confidence", limits=unit), Axis("frequency", limits=unit), lines, diagonal=True)
     file = f"{experiment.name}_calibration.svg"
-    seeds = sorted({row["seed"] for row in drawn}, key=in_order)
     text = (
         "How often the predicted class of a test pixel is the true one, against the confidence in it; perfect "
-        f"calibration is the diagonal. Counts are pooled over seeds ({', '.join(seeds)}); bins with less than "
+        f"calibration is the diagonal. Counts are pooled over seeds: {_seeds(drawn)}. Bins with less than "
         f"{RARE:.2%} of the pixels are not drawn, but count for the RMSE."
     )
     made = f"Runs with {code(settings)}. " if settings else ""
@@ -110,6 +109,14 @@ def _calibration(experiment: Experiment, rows: list[Row]) -> tuple[list[str], di
     title = "Calibration on test images"
     lines_of_page = [*head, f"{text} {link}", "", f"![frequency against confidence](results/{file})", ""]
     return lines_of_page, {file: figure(title, [panel], size=SQUARE)}
+
+
+def _seeds(rows: list[Row]) -> str:
+    """Those of every kind of dropout, which need not have the same."""
+    found: dict[str, set[str]] = {}
+    for row in sorted(rows, key=lambda row: (in_order(row["dropout"], "dropout"), in_order(row["p"]))):
+        found.setdefault(dropout_words(row), set()).add(row["seed"])
+    return "; ".join(f"{name} has {', '.join(sorted(seeds, key=in_order))}" for name, seeds in found.items())
 
 
 def _convergence(experiment: Experiment, rows: list[Row], sources: list[Row]) -> tuple[list[str], dict[str, str]]:

@@ -8,7 +8,8 @@ from pathlib import Path
 from concrete_dropout.report.record import finite
 from concrete_dropout.runfolder import RunFolder
 
-from .collect import Row, Rows
+from .cells import Row
+from .collect import Rows
 from .experiments import EXPERIMENTS, Experiment
 from .kept import KEEPING, Beside, Kept, calibration_table, history_table, maps_table, picture_file, sources_table
 from .store import merged, read_rows, write_rows

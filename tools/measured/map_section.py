@@ -9,7 +9,7 @@ from concrete_dropout.report.record import finite
 from concrete_dropout.report.text import number, percent
 
 from .axes import width_of
-from .collect import Row
+from .cells import Row
 from .experiments import Experiment
 from .kept import picture_file
 from .tables import code, table
@@ -23,7 +23,7 @@ WORDS = {
 COLUMNS = 2  # of pictures
 WIDTH, ROW = 700, 22
 BAR = 200  # pixels of the scale of colours
-SHADES = 24
+PIECES = 24  # of that scale
 
 
 def maps_lines(experiment: Experiment, rows: list[Row]) -> tuple[list[str], dict[str, str]]:
@@ -61,8 +61,8 @@ def key(row: Row) -> str:
         parts.append(f'<text x="{left + 20:.0f}" y="{top + 12}">{escape(name)}</text>')
         left += needed
     top += ROW + 6
-    for i, shade in enumerate(scale_colours(SHADES).tolist()):
-        width = BAR / SHADES
+    for i, shade in enumerate(scale_colours(PIECES).tolist()):
+        width = BAR / PIECES
         parts.append(
             f'<rect x="{10 + i * width:.1f}" y="{top}" width="{width + 0.5:.1f}" height="12" fill="{_paint(shade)}"/>'
         )

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import math
+from dataclasses import replace
+
 from concrete_dropout.report.record import finite
 from concrete_dropout.report.statistics import Summary, summarise
-from concrete_dropout.report.text import MISSING
 
-from .collect import Row
+from .cells import Row
 from .parts import NOT_RUN, Part, to_be_made
 from .plan import commands_of
 from .sheets import MASKS
 from .store import in_order
-from .tables import Group, code, provenance, score_words, table, title
+from .tables import Group, code, differences, provenance, score_words, table, title
 
 TITLE = "Beyond the paper: Concrete or Bernoulli masks at test time"
-WHAT = "NLL with Concrete masks, with Bernoulli masks; difference of pairs"
+WHAT = "NLL with Concrete masks, with Bernoulli masks; Bernoulli less Concrete, of the same runs"
 CONCRETE, BERNOULLI = "concrete", "bernoulli"
 BOTH = (CONCRETE, BERNOULLI)
 SCORES = ("accuracy", "rmse", "ece", "calibration_rmse")
@@ -24,15 +26,18 @@ def masks_part(rows: list[Row]) -> Part:
     """The section."""
     lines = [
         "Training needs smooth masks, which have a gradient; predictions could have either kind. "
-        f"{to_be_made(commands_of(MASKS.name), MASKS.name, bool(rows))}",
+        f"{to_be_made(commands_of(MASKS.name), MASKS.name, rows)}",
         "",
     ]
     if not rows:
-        return Part([*lines, f"**{NOT_RUN.capitalize()}.**", ""], (WHAT, MISSING, NOT_RUN, "", "", "", ""))
-    lines[0] += " Differences are of the same run: Bernoulli less Concrete, so that more than 0 speaks for Concrete."
+        return Part([*lines, f"**{NOT_RUN.capitalize()}.**", ""], beyond=(WHAT, NOT_RUN, "", ""))
+    lines[0] += (
+        " Differences are of the same run: Bernoulli less Concrete, so that more than 0 speaks for Concrete. Their "
+        "errors are those over seeds, or those over repeats of an evaluation where these are larger."
+    )
     found = _groups(rows)
     header = ["experiment", "settings", "data", "samples"]
-    header += ["NLL, Concrete masks", "NLL, Bernoulli masks", "difference", "spread of one evaluation"]
+    header += ["NLL, Concrete masks", "NLL, Bernoulli masks", "difference", "repeats"]
     header += [f"{title(name)}, {mask}" for name in SCORES for mask in BOTH]
     body = []
     for group in found:
@@ -48,30 +53,36 @@ def masks_part(rows: list[Row]) -> Part:
                     group.values["part"],
                     samples,
                     *(score_words(masks[mask].score("nll"), 4) for mask in BOTH),
-                    score_words(difference(own), 5),
-                    score_words(_spread(own), 5),
+                    score_words(difference(*masks.values()), 5),
+                    ", ".join(sorted({row["repeats"] for row in own}, key=in_order)),
                     *(score_words(masks[mask].score(name)) for name in SCORES for mask in BOTH),
-                    str(len(masks[CONCRETE].rows)),
+                    masks[CONCRETE].size,
                 ]
             )
-    lines += table([*header, "seeds and splits"], body)
-    return Part([*lines, *provenance(rows)], _short(found))
+    lines += table([*header, "seeds or splits"], body)
+    return Part([*lines, *provenance(rows)], beyond=_short(found))
 
 
-def difference(rows: list[Row]) -> Summary | None:
-    """NLL with Bernoulli masks less that with Concrete masks, of the same run and number of samples."""
-    keys = ("seed", "split", "samples")
-    first, second = (
-        {tuple(row[k] for k in keys): finite(row["nll"]) for row in rows if row["mask"] == mask} for mask in BOTH
-    )
-    pairs = ((value, second.get(key)) for key, value in first.items())
-    return summarise(b - a for a, b in pairs if a is not None and b is not None)
+def difference(concrete: Group, bernoulli: Group) -> Summary | None:
+    """NLL with Bernoulli masks less that with Concrete masks, of the same runs; with the larger of two errors."""
+    found = summarise(differences(bernoulli, concrete, "nll"))
+    if found is None:
+        return None
+    # Seeds differ by chance of the evaluation too, but few of them may happen to agree.
+    errors = [error for error in (found.se, _chance(concrete, bernoulli)) if error is not None]
+    return replace(found, se=max(errors, default=None))
 
 
-def _spread(rows: list[Row]) -> Summary | None:
-    """Standard deviation over repeats of one evaluation, a mean over runs and masks: smaller differences are chance."""
-    found = summarise(finite(row["nll_std"]) for row in rows)
-    return Summary(found.mean, None, found.count, found.low, found.high) if found is not None else None
+def _chance(*masks: Group) -> float | None:
+    """The error of a difference of means over runs that the masks drawn for them make; None where it is not known."""
+    squares = []
+    for group in masks:
+        for row in group.rows:
+            spread, repeats = finite(row["nll_std"]), finite(row["repeats"])
+            if spread is None or not repeats or repeats < 2:
+                return None
+            squares.append(spread**2 / repeats / len(group.rows) ** 2)
+    return math.sqrt(math.fsum(squares))
 
 
 def _groups(rows: list[Row]) -> list[Group]:
@@ -91,6 +102,6 @@ def _short(found: list[Group]) -> tuple[str, ...]:
         scores = [Group({}, tuple(r for r in own if r["mask"] == mask)) for mask in BOTH]
         label = f"{group.values['set'] or group.values['experiment']}: " if len(found) > 1 else ""
         nll = ", ".join(score_words(part.score("nll"), 4) for part in scores)
-        cells.append(f"{label}{nll}; {score_words(difference(own), 5)}")
-        counts.append(str(len(scores[0].rows)))
-    return (WHAT, MISSING, "; ".join(cells), MISSING, MISSING, ", ".join(dict.fromkeys(counts)), "")
+        cells.append(f"{label}{nll}; {score_words(difference(*scores), 5)}")
+        counts.append(scores[0].size)
+    return (WHAT, "; ".join(cells), ", ".join(dict.fromkeys(counts)), "")

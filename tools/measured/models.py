@@ -8,10 +8,8 @@ from concrete_dropout.report.layers import layers_of
 from concrete_dropout.report.record import Record
 from concrete_dropout.report.replica_record import SEED, SPLIT
 
-from .cells import moment_text, text
-from .collect import FINISHED, Row
-from .commands import portable
-from .experiments import EXPERIMENTS, Experiment, experiment_of
+from .cells import text
+from .collect import converged
 from .folders import Run
 
 VALIDATION = ("log_likelihood", "nll", "rmse", "accuracy")
@@ -52,33 +50,7 @@ def models_of(run: Run) -> list[Model]:
     return made
 
 
-def facts_of(run: Run, record: Record) -> Row:
-    """Where a run's numbers come from."""
-    return {
-        "started": moment_text(record.run.get("started")),
-        "commit": text(record.run.get("commit"))[:13],
-        "hardware": text(record.run.get("hardware")),
-        "command": portable(str(record.run.get("command") or "")),
-        "study": portable(run.study),
-    }
-
-
-def paper_experiment(run: Run) -> tuple[Experiment | None, str]:
-    """The experiment that a finished run belongs to, or a note on why it cannot count."""
-    if run.record is None:
-        return None, f"{run.label}: left out, it has not begun"
-    name = str(run.record.run.get("experiment") or "")
-    experiment = experiment_of(name)
-    if experiment is None:
-        known = ", ".join(run for entry in EXPERIMENTS for run in entry.runs)
-        return None, f"{run.label}: left out, {name or 'its experiment'} is none of the paper's ({known})"
-    if run.state != FINISHED:
-        return None, f"{run.label}: left out, it is {run.state or 'not recorded as finished'}"
-    return experiment, ""
-
-
 def _single(record: Record, labels: dict[str, str], scores: dict[str, float], learned: bool) -> Model:
     layers = [layer for layer in layers_of(record) if learned and layer.learned]
-    judged = [layer.converged for layer in layers]
-    converged = None if not judged or None in judged else all(judged)
-    return Model(labels, scores, {layer.name: layer.final for layer in layers if layer.final is not None}, converged)
+    found = {layer.name: layer.final for layer in layers if layer.final is not None}
+    return Model(labels, scores, found, converged(record) if learned else None)

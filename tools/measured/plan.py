@@ -14,10 +14,11 @@ from pathlib import Path
 import yaml
 
 from concrete_dropout.errors import UserError
+from concrete_dropout.report.record import finite
 from concrete_dropout.report.text import plain
 
 from .commands import words
-from .experiments import EXPERIMENTS
+from .experiments import EXPERIMENTS, TRAIN_SAMPLES
 
 PLACE = "outputs/results"
 SEEDS = (0, 1, 2)
@@ -26,6 +27,7 @@ SETS = ("yacht", "boston", "energy", "concrete", "wine")  # of the UCI, small en
 STANDS_FOR: dict[str, Sequence[object]] = {"SEED": SEEDS, "SET": SETS}
 LAST = ("camvid",)  # days on a GPU: after everything else
 TABLE = Path(__file__).parents[2] / "conf" / "experiment" / "uci_table.yaml"
+MASKS = TRAIN_SAMPLES["train_samples"]
 LONGEST = 120  # characters of a folder's name
 
 
@@ -76,9 +78,36 @@ def folder_of(name: str, command: str) -> str:
     return f"{PLACE}/{name}/{label}"
 
 
+@cache
+def table_settings() -> dict[str, dict[str, object]]:
+    """What experiment=uci_table changes: set -> config key -> value."""
+    table = yaml.safe_load(TABLE.read_text(encoding="utf-8"))
+    return {str(name): own or {} for name, own in (table["study"].get("settings") or {}).items()}
+
+
+def settings_of(name: str) -> tuple[str, ...]:
+    """What experiment=uci_table changes for a set, as one would type it; but for p, which a grid search is about.
+
+    >>> "data.batch_size=256" in settings_of("power"), any(key.startswith("dropout.p=") for key in settings_of("power"))
+    (True, False)
+    """
+    found = table_settings().get(name, {})
+    return tuple(f"{key}={plain(value).replace(' ', '')}" for key, value in found.items() if key != "dropout.p")
+
+
+def sets_with_masks() -> list[str]:
+    """The sets that experiment=uci_table trains with several masks per step.
+
+    >>> "energy" in sets_with_masks(), "yacht" in sets_with_masks()
+    (True, False)
+    """
+    return [name for name, own in table_settings().items() if (finite(own.get(MASKS)) or 1) > 1]
+
+
 NO_DROPOUT = "python train.py experiment=mnist seed=SEED dropout=none"
 FIXED = "python train.py experiment=mnist seed=SEED dropout=fixed"
 CONCRETE = "python train.py experiment=mnist seed=SEED"
+UCI_TABLE = "python train.py experiment=uci_table"
 EXTRA_MEMBERS = tuple(f"{NO_DROPOUT.replace('SEED', str(seed))} test=false" for seed in MEMBERS if seed not in SEEDS)
 ENSEMBLE = ",".join(
     [folder_of("mnist", NO_DROPOUT.replace("SEED", str(seed))) for seed in MEMBERS if seed in SEEDS]
@@ -99,8 +128,11 @@ BEYOND = (
         (
             f"python evaluate.py ckpt={folder_of('mnist', CONCRETE)} mc_samples=0,10,50,200 mask=concrete,bernoulli "
             "repeats=3",
+            # The set whose p is largest among those that every split has converged on, or nearly.
+            f"python evaluate.py ckpt={folder_of('uci', UCI_TABLE)}/boston mc_samples=10,50,200 "
+            "mask=concrete,bernoulli repeats=3",
         ),
-        needs=("mnist",),
+        needs=("mnist", "uci"),
     ),
     Beyond(
         "shift",
@@ -117,9 +149,11 @@ BEYOND = (
     Beyond(
         "train_samples",
         (
-            "python train.py experiment=synthetic_study task.train_samples=8",
+            "python train.py experiment=synthetic_study task.train_samples=4",
             "python train.py experiment=mnist seed=SEED task.train_samples=1",
-            "python train.py experiment=uci_table task.train_samples=4",
+            # Sets that have one mask have nothing to be compared with.
+            "python train.py experiment=uci_table task.train_samples=1 "
+            f"'study.grid={{data.name:[{','.join(sets_with_masks())}]}}'",
         ),
         needs=("synthetic", "mnist", "uci"),
     ),
@@ -174,18 +208,6 @@ def expanded(template: str) -> Iterator[str]:
         # A set by itself has the settings that the table of all sets has for it.
         own = dict(zip(used, values, strict=True)).get("SET")
         yield shlex.join([*words(command), *settings_of(str(own))]) if own is not None else command
-
-
-@cache
-def settings_of(name: str) -> tuple[str, ...]:
-    """What experiment=uci_table changes for a set, as one would type it; but for p, which a grid search is about.
-
-    >>> "data.batch_size=256" in settings_of("power"), any(key.startswith("dropout.p=") for key in settings_of("power"))
-    (True, False)
-    """
-    table = yaml.safe_load(TABLE.read_text(encoding="utf-8"))
-    found = (table["study"].get("settings") or {}).get(name) or {}
-    return tuple(f"{key}={plain(value).replace(' ', '')}" for key, value in found.items() if key != "dropout.p")
 
 
 def _alone(word: str) -> str:

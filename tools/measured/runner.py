@@ -6,7 +6,7 @@ import signal
 import subprocess  # nosec B404 # this project's own programs, by a list of words
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -21,12 +21,15 @@ from .tables import time_words
 STOPPED = (130, 143, -signal.SIGINT, -signal.SIGTERM)  # by the user: nothing else is begun then
 
 
-def run_steps(steps: Sequence[Step], root: Path) -> tuple[list[Step], list[str], bool]:
+def run_steps(
+    steps: Sequence[Step], root: Path, after: Callable[[Step, bool], None]
+) -> tuple[list[Step], list[str], bool]:
     """Run commands.
 
     Args:
         steps: in their order.
         root: of the project, in which commands and folders are.
+        after: called with every step whose command has ended, in whatever way, and whether it did so just now.
 
     Returns:
         Steps that are finished, a line for each that failed, and whether the user stopped it all.
@@ -38,11 +41,13 @@ def run_steps(steps: Sequence[Step], root: Path) -> tuple[list[Step], list[str],
         if state_of(root / step.folder) == FINISHED:
             print(f"=== {label}: finished already", flush=True)
             done.append(step)
+            after(step, False)
             continue
         print(f"=== {label}\n    in {step.folder}", flush=True)
         began = time.monotonic()
         code = _call(arguments(step, root), root)
         took = time_words(time.monotonic() - began)
+        after(step, True)
         if code == 0:
             print(f"=== {number} of {len(steps)} took {took}", flush=True)
             done.append(step)
@@ -57,7 +62,7 @@ def run_steps(steps: Sequence[Step], root: Path) -> tuple[list[Step], list[str],
 def state_of(folder: Path) -> str:
     """What the folder of a study, a sweep, a run or an evaluation says of itself; "" where it says nothing."""
     for name in (STUDY, RUN, EVALUATION):
-        found = _read(folder, name)
+        found = RunFolder(folder).read_record(name)
         if found:
             return str(found.get("state") or "")
     return ""
@@ -71,10 +76,10 @@ def arguments(step: Step, root: Path) -> list[str]:
     if Path(script).name == "evaluate.py":  # takes an earlier evaluation up by itself
         return [*program, *given, f"out={step.folder}"]
     if "-m" in given:
-        again = ["resume=true"] if _read(folder, SWEEP) else []
+        again = ["resume=true"] if RunFolder(folder).read_record(SWEEP) else []
         return [*program, *given, f"hydra.sweep.dir={step.folder}", *again]
     last = f"{step.folder}/{CHECKPOINTS}/last.ckpt"
-    if _read(folder, RUN) and (root / last).is_file():
+    if RunFolder(folder).read_record(RUN) and (root / last).is_file():
         return [*program, f"ckpt_path={last}"]
     return [*program, *given, f"hydra.run.dir={step.folder}"]  # a study takes itself up
 
@@ -98,12 +103,3 @@ def _passing_on(process: subprocess.Popen[Any]) -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGTERM, before)
-
-
-def _read(folder: Path, name: str) -> dict[str, Any]:
-    """A JSON object; an empty one where there is none, or a damaged one."""
-    try:
-        value = RunFolder(folder).read_json(name)
-    except (OSError, ValueError):
-        return {}
-    return value if isinstance(value, dict) else {}

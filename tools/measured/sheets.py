@@ -52,5 +52,5 @@ DETECTORS = {
 }
 _RUN = ("experiment", "set", "dropout", "members", "p", "split", "seed", "part")
 MASKS = OwnSheet("masks", (*_RUN, "mask", "samples"), (*METRICS, "nll_std", "repeats"))
-SHIFT = OwnSheet("shift", (*_RUN, "shift", "severity"), (*METRICS, *DETECTORS, "mask", "samples"))
+SHIFT = OwnSheet("shift", (*_RUN, "samples", "shift", "severity"), (*METRICS, *DETECTORS, "mask"))
 SHEETS = (TUNING, GRID_COST, MASKS, SHIFT)

@@ -5,18 +5,24 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import Protocol
 
 from concrete_dropout.report.record import finite
 from concrete_dropout.runfolder import RunFolder
 
-from .collect import FINISHED, Row
-from .experiments import EPISODE
+from .cells import Row
+from .collect import FINISHED
+from .commands import changes, words
+from .experiments import EPISODE, REPEATS, Experiment
 
 KINDS = ("none", "fixed", "concrete")
 # Columns that tell rows of one run apart: of agents, and of what figures need.
 WITHIN = (EPISODE, "mc", "bin", "depth", "step", "image")
+# Settings by which a run ends when it sees fit, so that its number of steps says nothing about its config.
+OPEN_END = ("callbacks", "trainer.max_time")
+LENGTH = ("trainer.max_steps", "trainer.max_epochs")  # is in the steps
 
 
 class Sheet(Protocol):
@@ -63,6 +69,59 @@ def merged(experiment: Sheet, known: Iterable[Row], added: Iterable[Row]) -> lis
         if before is None or _worth(rows) >= _worth(before):
             runs[key] = rows
     return [row for rows in runs.values() for row in rows]
+
+
+def replaced_sheet(experiment: Experiment) -> Experiment:
+    """The file of rows that newer ones under other conditions took the place of."""
+    return replace(experiment, name=f"{experiment.name}_replaced")
+
+
+def renewed(experiment: Experiment, rows: Iterable[Row]) -> tuple[list[Row], list[Row]]:
+    """Rows of what the experiment's command gives now, and those that came of it before.
+
+    A command says nothing of what the config sets by itself, such as the KL weight of a set in experiment=uci_table.
+    When that changes, rows of before must not be in one mean with newer ones. The newest row has the conditions that
+    count; it is all the same in which order rows were added.
+
+    Args:
+        experiment: whose they are.
+        rows: of both files, and new ones.
+    """
+    columns = [column for column in (*experiment.keys, "settings") if column not in REPEATS]
+    groups: dict[tuple[str, ...], list[Row]] = {}
+    for row in rows:
+        groups.setdefault(tuple(row[column] for column in columns), []).append(row)
+    now: list[Row] = []
+    before: dict[tuple[str, ...], list[Row]] = {}
+    for group in groups.values():
+        valid = max((_claim(row, experiment), _conditions(row, experiment)) for row in group)[1]
+        for row in group:
+            own = _conditions(row, experiment)
+            if _agree(own, valid):
+                now.append(row)
+            else:
+                before.setdefault(own, []).append(row)
+    old = [row for same in before.values() for row in merged(experiment, same, ())]
+    return merged(experiment, now, ()), sorted(old, key=lambda row: (row["started"], _conditions(row, experiment)))
+
+
+def _claim(row: Row, experiment: Experiment) -> tuple[bool, bool, str]:
+    """What decides whose conditions count: a set that was run by itself has none of the table's settings."""
+    own = [word for word in words(experiment.command) if word.startswith("experiment=")]
+    return row["state"] == FINISHED, set(own) <= set(words(row["command"])), row["started"]
+
+
+def _conditions(row: Row, experiment: Experiment) -> tuple[str, ...]:
+    """What rows of one mean must have in common; "" where it is not known, or says nothing."""
+    is_open = experiment.is_open_end or any(word.startswith(OPEN_END) for word in row["settings"].split())
+    # A study writes what its config sets for a run into the command of the run.
+    known = (*experiment.settings.values(), *experiment.facts.values(), *LENGTH)
+    given = (changes(row["command"], {}, known) or "nothing") if row["command"] else ""
+    return (*(row[column] for column in experiment.facts), "" if is_open else row["steps"], given)
+
+
+def _agree(one: tuple[str, ...], other: tuple[str, ...]) -> bool:
+    return all(a == b or not a or not b for a, b in zip(one, other, strict=True))
 
 
 def _by_run(experiment: Sheet, rows: Iterable[Row]) -> dict[tuple[str, ...], list[Row]]:

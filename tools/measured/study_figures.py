@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 from concrete_dropout.report.record import finite
 from concrete_dropout.report.statistics import Summary
@@ -11,7 +12,7 @@ from .axes import Axis
 from .experiments import Experiment
 from .figures import Line, Panel, figure
 from .published import Published
-from .series import Series, series
+from .series import Series, depth_name, series
 from .tables import Group, title
 
 STDS = ("epistemic_std", "aleatoric_std", "predictive_std")  # the paper's plots on synthetic data, beside that of p
@@ -27,17 +28,18 @@ def study_figures(experiment: Experiment, found: Iterable[Group], published: Pub
     if experiment.name == "synthetic" and lines:
         for column in STDS:
             panel = Panel("", Axis(title(axis), log=True), Axis("std"), _scores(lines, axis, column, published))
+            if not panel.has_points:
+                continue
             name = f"{experiment.name}_{column.removesuffix('_std')}.svg"
             heading = f"{title(column).capitalize()}: mean and standard error over {experiment.repeat}s"
             made[f"{title(column)} against {title(axis)}"] = (name, figure(heading, [panel]))
     learned = [line for line in lines if line.groups[0].kind == "concrete"]
-    if learned:
-        several = len(learned) > 1
-        panels = [
-            Panel(line.name if several else "", Axis(title(axis), log=True), Axis("p"), _layers(line, axis))
-            for line in learned
-        ]
+    panels = [Panel(line.name, Axis(title(axis), log=True), Axis("p"), _layers(line, axis)) for line in learned]
+    panels = [panel for panel in panels if panel.has_points]
+    if panels:
+        several = len(panels) > 1
         size = PANEL if several else None
+        panels = panels if several else [replace(panels[0], title="")]  # the figure's own title says enough
         heading = f"Learned p by layer: mean and standard error over {experiment.repeat}s"
         svg = figure(heading, panels, columns=2, size=size)
         made[f"p of every layer against {title(axis)}"] = (f"{experiment.name}_p.svg", svg)
@@ -65,7 +67,7 @@ def _scores(lines: list[Series], axis: str, column: str, published: Published) -
 def _layers(line: Series, axis: str) -> list[Line]:
     layers = list(dict.fromkeys(layer for group in line.groups for layer in group.learned))
     return [
-        _line(layer, i, [(x_of(group, axis), group.learned.get(layer)) for group in line.groups])
+        _line(depth_name(i), i, [(x_of(group, axis), group.learned.get(layer)) for group in line.groups])
         for i, layer in enumerate(layers)
     ]
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from concrete_dropout.report.paper import finding
 from concrete_dropout.report.text import MISSING
 
-from .collect import Row
+from .cells import Row
 from .experiments import Experiment
-from .parts import NOT_RUN, Part, by_kind, converged, foot, head, repeats, said
+from .parts import NOT_RUN, Part, as_commanded, by_kind, converged, foot, head, repeats, said
 from .published import Published
 from .study_figures import study_figures, x_of
-from .tables import Group, comparison, groups, learned_words, score_words, title
+from .tables import Group, comparison, depth_words, groups, score_words, title
 
 SCORES = {
     "synthetic": ("epistemic_std", "aleatoric_std", "predictive_std", "log_likelihood", "calibration_rmse"),
@@ -50,19 +50,21 @@ def _short(experiment: Experiment, found: list[Group], published: Published) -> 
     shown = found
     if experiment.name == "synthetic":
         what, metric = "aleatoric std at the largest N", "aleatoric_std"
-        shown = [group for group in numeric if x_of(group, axis) == ends[-1]]
+        shown = as_commanded(group for group in numeric if x_of(group, axis) == ends[-1])
         cells = by_kind(shown, lambda group: score_words(group.score(metric)))
     elif experiment.name == "mnist":
         what, metric = title("accuracy"), "accuracy"
-        cells = by_kind(found, lambda group: score_words(group.score(metric)))
+        shown = as_commanded(found)
+        cells = by_kind(shown, lambda group: score_words(group.score(metric)))
     elif experiment.name == "mnist_length_scale":
         what, metric = "l with the best test log-likelihood", "length_scale"
-        best = max(numeric, key=_likelihood, default=None)
+        shown = _of_one_setting(numeric, axis)
+        best = max(shown, key=_likelihood, default=None)
         cells = (best.values[axis] if best is not None else MISSING, MISSING, MISSING)
     else:
         what, metric = f"learned p by depth, fewest to most {title(axis)}", ""
-        learned = [group for group in numeric if group.kind == "concrete"]
-        texts = [learned_words(group) for end in ends for group in learned if x_of(group, axis) == end]
+        shown = _of_one_setting(numeric, axis)
+        texts = [depth_words(group) for group in shown]
         cells = (" → ".join([*texts[:1], *texts[1:][-1:]]) or MISSING, MISSING, MISSING)
     number = published.find(experiment.name, metric)
     paper = number.text if number is not None else MISSING
@@ -71,6 +73,19 @@ def _short(experiment: Experiment, found: list[Group], published: Published) -> 
     return (what, paper, *cells, repeats(shown), converged(shown))
 
 
+def _of_one_setting(found: list[Group], axis: str) -> list[Group]:
+    """Concrete runs that differ in nothing but what varies, in its order.
+
+    Of several settings those with the most values of it, of equally many those with the most runs.
+    """
+    by_setting: dict[str, list[Group]] = {}
+    for group in found:
+        if group.kind == "concrete":
+            by_setting.setdefault(group.values["settings"], []).append(group)
+    most = max(by_setting.values(), key=lambda own: (len(own), sum(len(g.rows) for g in own)), default=[])
+    return sorted(most, key=lambda group: x_of(group, axis) or 0.0)
+
+
 def _likelihood(group: Group) -> float:
     found = group.score("log_likelihood")
-    return found.mean if found is not None and group.kind == "concrete" else float("-inf")
+    return found.mean if found is not None else float("-inf")

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import math
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from concrete_dropout.report.record import finite
 from concrete_dropout.report.statistics import Summary, summarise
 from concrete_dropout.report.text import MISSING, plus_minus, probability, whole
 
-from .collect import FINISHED, Row
+from .cells import Row
+from .collect import FINISHED
 from .commands import of_any_seed
 from .experiments import REPEATS, Experiment
 from .store import in_order
@@ -35,6 +38,8 @@ TITLES = {
     "brier": "Brier score",
 }
 MAX_LAYERS = 6  # with a p of their own in a table
+LARGE = 1e4  # from here on numbers are shown with a power of ten
+RAISED = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
 @dataclass(frozen=True)
@@ -43,7 +48,7 @@ class Group:
 
     Args:
         values: column -> value that they share: the experiment's settings, "dropout", "p", "settings".
-        rows: one for each repeat.
+        rows: one for each repeat; several seeds of a split are one repeat.
     """
 
     values: dict[str, str]
@@ -54,32 +59,82 @@ class Group:
         """Kind of dropout."""
         return self.values["dropout"]
 
+    @property
+    def repeats(self) -> list[list[Row]]:
+        """Rows by split, or by seed where there are no splits."""
+        found: dict[tuple[str, str], list[Row]] = {}
+        for row in self.rows:
+            found.setdefault(repeat_of(row), []).append(row)
+        return list(found.values())
+
+    @property
+    def size(self) -> str:
+        """Number of repeats; with that of their seeds where a split has several."""
+        return f"{len(self.repeats)}{self.seeds}"
+
+    @property
+    def seeds(self) -> str:
+        """How many a split has, where these are several."""
+        counts = [len(rows) for rows in self.repeats]
+        return f", {span(counts)} seeds each" if max(counts, default=1) > 1 else ""
+
+    def mean(self, read: Callable[[Row], float | None]) -> Summary | None:
+        """Over the repeats: first over the seeds of a split, whose data they share."""
+        means = (summarise(map(read, rows)) for rows in self.repeats)
+        return summarise(mean.mean for mean in means if mean is not None)
+
     def score(self, column: str) -> Summary | None:
         """Mean over the repeats; of a share in per cent."""
         scale = 100.0 if column in PERCENT else 1.0
-        found = (finite(row.get(column)) for row in self.rows)
-        return summarise(scale * value for value in found if value is not None)
+
+        def read(row: Row) -> float | None:
+            value = finite(row.get(column))
+            return scale * value if value is not None else None
+
+        return self.mean(read)
 
     @property
     def learned(self) -> dict[str, Summary]:
         """Layer -> mean p over the repeats."""
-        found: dict[str, list[float]] = {}
-        for row in self.rows:
-            for layer, p in layers_of(row).items():
-                found.setdefault(layer, []).append(p)
-        means = {layer: summarise(values) for layer, values in found.items()}
+        layers = dict.fromkeys(layer for row in self.rows for layer in layers_of(row))
+        means = {layer: self.mean(partial(_p_of, layer)) for layer in layers}
         return {layer: summary for layer, summary in means.items() if summary is not None}
 
 
+def repeat_of(row: Row) -> tuple[str, str]:
+    """What a row is a repeat by: its split, or its seed where there are no splits."""
+    split = row.get("split", "")
+    return split, "" if split else row.get("seed", "")
+
+
+def differences(ours: Group, other: Group, column: str) -> list[float]:
+    """Ours less the other, one for each repeat: of rows with the same seed and split, whose chance they share."""
+
+    def pair(row: Row) -> tuple[str, str]:
+        return row.get("seed", ""), row.get("split", "")
+
+    theirs = {pair(row): finite(row.get(column)) for row in other.rows}
+    found: dict[tuple[str, str], list[float]] = {}
+    for row in ours.rows:
+        value, rival = finite(row.get(column)), theirs.get(pair(row))
+        if value is not None and rival is not None:
+            found.setdefault(repeat_of(row), []).append(value - rival)
+    return [math.fsum(gaps) / len(gaps) for gaps in found.values()]
+
+
 def groups(experiment: Experiment, rows: Iterable[Row]) -> list[Group]:
-    """Rows of finished runs, grouped by everything but what repeats."""
+    """Rows of finished runs, grouped by everything but what repeats; those with fewer changes come first."""
     columns = [*(column for column in experiment.keys if column not in REPEATS), "settings"]
     found: dict[tuple[str, ...], list[Row]] = {}
     for row in rows:
         if row["state"] == FINISHED:
             found.setdefault(tuple(row[column] for column in columns), []).append(row)
     made = [Group(dict(zip(columns, key, strict=True)), tuple(members)) for key, members in found.items()]
-    return sorted(made, key=lambda group: [in_order(group.values[c], c) for c in ("settings", *columns)])
+
+    def order(group: Group) -> tuple[object, ...]:
+        return len(group.values["settings"].split()), [in_order(group.values[c], c) for c in ("settings", *columns)]
+
+    return sorted(made, key=order)
 
 
 def layers_of(row: Row) -> dict[str, float]:
@@ -98,14 +153,21 @@ def dropout_words(values: dict[str, str]) -> str:
     return words.get(values["dropout"], values["dropout"])
 
 
-def learned_words(group: Group) -> str:
-    """Mean p of every layer in the order of depth; of a deep network, the range."""
-    means = [summary.mean for summary in group.learned.values()]
-    if not means:
-        return MISSING
-    if len(means) > MAX_LAYERS:
-        return f"{probability(min(means))} to {probability(max(means))} ({len(means)} layers)"
-    return ", ".join(map(probability, means))
+def learned_words(means: Iterable[float]) -> str:
+    """Values of p in the order of depth; of a deep network, the range.
+
+    >>> learned_words([0.1, 0.0002]), learned_words([0.1] * 6 + [0.3])
+    ('0.100, < 0.001', '0.100 to 0.300 (7 layers)')
+    """
+    found = list(means)
+    if len(found) > MAX_LAYERS:
+        return f"{probability(min(found))} to {probability(max(found))} ({len(found)} layers)"
+    return ", ".join(map(probability, found)) or MISSING
+
+
+def depth_words(group: Group) -> str:
+    """Mean p of every layer of a group."""
+    return learned_words(summary.mean for summary in group.learned.values())
 
 
 def converged_words(rows: Iterable[Row]) -> str:
@@ -115,12 +177,22 @@ def converged_words(rows: Iterable[Row]) -> str:
 
 
 def score_words(summary: Summary | None, decimals: int = 2) -> str:
-    """Mean ± standard error."""
+    """Mean ± standard error; of large numbers with a power of ten.
+
+    >>> score_words(summarise([-3e9, -1e9])), score_words(summarise([123456.0])), score_words(summarise([1.0, 2.0]))
+    ('(−2.0 ± 1.0) × 10⁹', '1.2 × 10⁵', '1.50 ± 0.50')
+    """
     if summary is None:
         return MISSING
     # Equal values differ by their rounding, which is no error.
     rounding = summary.se is not None and summary.se < 1e-9 * abs(summary.mean)
-    return plus_minus(summary.mean, 0.0 if rounding else summary.se, decimals)
+    mean, error = summary.mean, 0.0 if rounding else summary.se
+    largest = max(abs(mean), error or 0.0)
+    if largest < LARGE:
+        return plus_minus(mean, error, decimals)
+    power = math.floor(math.log10(largest))
+    shown = plus_minus(mean / 10**power, error / 10**power if error is not None else None, 1)
+    return f"{f'({shown})' if '±' in shown else shown} × 10{str(power).translate(RAISED)}"
 
 
 def title(column: str) -> str:
@@ -147,8 +219,8 @@ def comparison(experiment: Experiment, rows: list[Row], scores: Sequence[str]) -
             dropout_words(group.values),
             code(group.values["settings"]),
             *(score_words(group.score(column)) for column in scores),
-            str(len(group.rows)),
-            learned_words(group),
+            group.size,
+            depth_words(group),
             converged_words(group.rows),
             score_whole(group.score("steps")),
         ]
@@ -161,7 +233,7 @@ def provenance(rows: list[Row]) -> list[str]:
     """Which commands made the rows, at which commits, on what, when, and how long they took."""
     found: dict[tuple[str, ...], dict[tuple[str, ...], float]] = {}
     for row in rows:
-        source = (of_any_seed(row.get("study") or row["command"]), row["commit"], row["hardware"], row["started"][:10])
+        source = (source_of(row), row["commit"], row["hardware"], row["started"][:10])
         # Episodes have their own seconds, replicas share those of their run.
         run = (row["started"], row["command"], row.get("episode", ""))
         found.setdefault(source, {})[run] = finite(row.get("seconds")) or 0.0
@@ -170,7 +242,28 @@ def provenance(rows: list[Row]) -> list[str]:
         count = len({(started, own) for started, own, _ in runs})
         took = sum(runs.values())
         lines.append([code(command), str(count), code(commit), hardware, date, time_words(took) if took else MISSING])
-    return table(["command", "runs", "commit", "hardware", "date", "time of all runs"], lines)
+    header = ["command", "runs", "commit", "hardware", "date", "time of all runs"]
+    return folded("Commands, commits, hardware and times", table(header, lines))
+
+
+def folded(summary: str, lines: list[str]) -> list[str]:
+    """Lines that a reader opens by a click; Markdown needs an empty line around what is inside."""
+    return ['<details markdown="1">', f"<summary>{summary}</summary>", "", *lines, "</details>", ""]
+
+
+def source_of(row: Row) -> str:
+    """The command that made a row, of the whole study where it is a part of one."""
+    return of_any_seed(row.get("study") or row["command"])
+
+
+def span(counts: Iterable[int]) -> str:
+    """The smallest to the largest number, or the one that there is.
+
+    >>> span([5, 20, 7]), span([3, 3]), span([])
+    ('5 to 20', '3', '–')
+    """
+    found = sorted(set(counts))
+    return " to ".join(map(str, dict.fromkeys([found[0], found[-1]]))) if found else MISSING
 
 
 def code(text: str) -> str:
@@ -192,3 +285,7 @@ def time_words(seconds: float) -> str:
     if seconds < 120:
         return f"{seconds:.0f} s"
     return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
+
+
+def _p_of(layer: str, row: Row) -> float | None:
+    return layers_of(row).get(layer)

@@ -6,15 +6,28 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from concrete_dropout.report.record import finite
-from concrete_dropout.report.statistics import difference_in_se
+from concrete_dropout.report.statistics import Summary, summarise
 from concrete_dropout.report.text import MISSING
 
-from .collect import FINISHED, Row
+from .cells import Row
+from .collect import FINISHED
 from .experiments import REPEATS, TRAIN_SAMPLES, Experiment
 from .parts import NOT_RUN, Part, to_be_made
 from .plan import commands_of
 from .store import in_order
-from .tables import Group, code, converged_words, dropout_words, learned_words, score_words, table, title
+from .tables import (
+    Group,
+    code,
+    converged_words,
+    depth_words,
+    differences,
+    dropout_words,
+    provenance,
+    score_words,
+    span,
+    table,
+    title,
+)
 
 TITLE = "Beyond the paper: several masks in training"
 NAME = "train_samples"
@@ -22,6 +35,7 @@ KEY = TRAIN_SAMPLES[NAME]
 SCORES = ("log_likelihood", "rmse", "accuracy", "aleatoric_std", "epistemic_std")
 WHAT = "settings where the test log-likelihood with the most masks per step is better than with the fewest, worse"
 CLEAR = 2.0  # standard errors
+PAIRS = 2  # fewer have no standard error, and tell nothing
 
 
 @dataclass(frozen=True)
@@ -36,19 +50,19 @@ class Comparison:
     values: dict[str, str]
     groups: dict[str, Group]
 
-    @property
-    def gain(self) -> float | None:
-        """Log-likelihood with the most masks less that with the fewest, in standard errors."""
-        first, *_, last = (group.score("log_likelihood") for group in self.groups.values())
-        if first is None or last is None:
-            return None
-        return difference_in_se(last.mean, last.se, first.mean, first.se or 0.0)
+    def gain(self, masks: str) -> Summary | None:
+        """Log-likelihood with so many masks less that with the fewest, of pairs with the same seed and split."""
+        first = next(iter(self.groups.values()))
+        return summarise(differences(self.groups[masks], first, "log_likelihood"))
 
-    def ratio(self, masks: str) -> float | None:
-        """Time with so many masks, in that with the fewest."""
-        first = next(iter(self.groups.values())).score("seconds")
-        own = self.groups[masks].score("seconds")
-        return own.mean / first.mean if own and first and first.mean else None
+    @property
+    def verdict(self) -> int | None:
+        """1 where the most masks are clearly better than the fewest, -1 where worse; None with too few pairs."""
+        found = self.gain(list(self.groups)[-1])
+        if found is None or found.count < PAIRS:
+            return None
+        error = CLEAR * (found.se or 0.0)
+        return (found.mean > error) - (found.mean < -error)
 
 
 def has(experiment: Experiment) -> bool:
@@ -59,18 +73,22 @@ def has(experiment: Experiment) -> bool:
 def train_samples_part(rows: Sequence[tuple[Experiment, list[Row]]]) -> Part:
     """The section, from rows of experiments that differ in the number of masks alone."""
     found = [(experiment, made) for experiment, own in rows if (made := comparisons(experiment, own))]
+    used = [row for _, made in found for one in made for group in one.groups.values() for row in group.rows]
     lines = [
         "With one mask per step the aleatoric part takes in what is epistemic; the likelihood of a mean over several "
         "masks is a tighter bound. Runs with other numbers of masks stand beside those of the experiments. "
-        + to_be_made(commands_of(NAME), NAME, bool(found), has_file=False),
+        + to_be_made(commands_of(NAME), NAME, used, has_file=False),
         "",
     ]
     if not found:
-        return Part([*lines, f"**{NOT_RUN.capitalize()}.**", ""], (WHAT, MISSING, NOT_RUN, "", "", "", ""))
-    lines[0] += " Times are in those with the fewest masks."
+        return Part([*lines, f"**{NOT_RUN.capitalize()}.**", ""], beyond=(WHAT, NOT_RUN, "", ""))
+    lines[0] += (
+        " The gain is that of log-likelihood over the fewest masks, of pairs with the same seed and split. A step with "
+        "several masks is as much work as that many steps."
+    )
     for experiment, made in found:
         lines += [f"### {TITLE}, {experiment.name}", "", *_table(experiment, made)]
-    return Part(lines, _short([one for _, made in found for one in made]))
+    return Part([*lines, *provenance(used)], beyond=_short([one for _, made in found for one in made], used))
 
 
 def comparisons(experiment: Experiment, rows: list[Row]) -> list[Comparison]:
@@ -93,11 +111,11 @@ def comparisons(experiment: Experiment, rows: list[Row]) -> list[Comparison]:
 
 def _table(experiment: Experiment, found: list[Comparison]) -> list[str]:
     header = [*map(title, experiment.settings), "dropout", "settings", "masks per step", *map(title, SCORES)]
-    header += ["time", f"{experiment.repeat}s", "learned p by depth", "p converged"]
+    header += ["gain", f"{experiment.repeat}s", "learned p by depth", "p converged"]
     body = []
     for one in found:
         for masks, group in one.groups.items():
-            ratio = one.ratio(masks)
+            is_first = group is next(iter(one.groups.values()))
             body.append(
                 [
                     *(one.values[column] for column in experiment.settings),
@@ -105,26 +123,23 @@ def _table(experiment: Experiment, found: list[Comparison]) -> list[str]:
                     code(one.values["settings"]),
                     masks,
                     *(score_words(group.score(name), 3 if name == "log_likelihood" else 2) for name in SCORES),
-                    f"{ratio:.2f}" if ratio is not None else MISSING,
-                    str(len(group.rows)),
-                    learned_words(group),
+                    score_words(one.gain(masks), 3) if not is_first else MISSING,
+                    group.size,
+                    depth_words(group),
                     converged_words(group.rows),
                 ]
             )
     return table(header, body)
 
 
-def _short(found: list[Comparison]) -> tuple[str, ...]:
-    """Only differences of two standard errors count."""
-    cells = []
-    for kind in ("concrete", "none", "fixed"):
-        gains = [gain for one in found if one.values["dropout"] == kind if (gain := one.gain) is not None]
-        better, worse = sum(gain > CLEAR for gain in gains), sum(gain < -CLEAR for gain in gains)
-        cells.append(f"{better}, {worse} of {len(gains)}" if gains else MISSING)
-    counts = sorted({len(group.rows) for one in found for group in one.groups.values()})
-    repeats = " to ".join(map(str, dict.fromkeys([counts[0], counts[-1]])))
-    learned = [row for one in found for group in one.groups.values() for row in group.rows]
-    return (WHAT, MISSING, *cells, repeats, converged_words(learned))
+def _short(found: list[Comparison], used: list[Row]) -> tuple[str, ...]:
+    """Only differences of two standard errors count, and only where there is such an error."""
+    verdicts = [one.verdict for one in found]
+    told = [verdict for verdict in verdicts if verdict is not None]
+    texts = [f"{told.count(1)}, {told.count(-1)} of {len(told)}"] if told else []
+    texts += [f"too few seeds to tell: {verdicts.count(None)}"] if None in verdicts else []
+    repeats = span(len(group.repeats) for one in found for group in one.groups.values())
+    return (WHAT, "; ".join(texts), repeats, converged_words(used))
 
 
 def _newest(rows: list[Row], columns: list[str]) -> list[Row]:

@@ -9,11 +9,12 @@ from pathlib import Path
 from concrete_dropout.report.replica_record import SEED, SPLIT
 from concrete_dropout.report.statistics import summarise
 
-from .cells import numbers, setting, text
-from .collect import Row
+from .cells import Row, numbers, setting, text
+from .collect import facts_of, p_of, paper_experiment
 from .commands import changes
 from .folders import Run, runs_in
-from .models import Model, facts_of, models_of, paper_experiment
+from .models import Model, models_of
+from .store import in_order
 
 SET, VAL_FRACTION = "data.name", "data.val_fraction"
 # With columns of their own, or of no consequence for a score on validation data.
@@ -23,10 +24,27 @@ SCORES = ("log_likelihood", "rmse", "accuracy")
 
 @dataclass
 class _Group:
-    """Models of one setting, and the newest run among theirs."""
+    """Models of one setting with the facts of their runs; of each seed and split the newest."""
 
-    models: list[Model] = field(default_factory=list)
-    facts: Row = field(default_factory=dict)
+    found: dict[tuple[str, str], tuple[Row, Model]] = field(default_factory=dict)
+
+    def add(self, facts: Row, model: Model) -> None:
+        """A folder may be given twice, by itself and inside of another; and a run may have been made again."""
+        key = (model.labels.get(SEED, ""), model.labels.get(SPLIT, ""))
+        known, _ = self.found.get(key, ({"started": ""}, None))
+        if facts["started"] >= known["started"]:
+            self.found[key] = (facts, model)
+
+    @property
+    def models(self) -> list[Model]:
+        """In the order of their seeds and splits, so that means do not depend on that of the folders."""
+        ordered = sorted(self.found, key=lambda key: [in_order(part) for part in key])
+        return [self.found[key][1] for key in ordered]
+
+    @property
+    def facts(self) -> Row:
+        """Of the newest run."""
+        return max((facts for facts, _ in self.found.values()), key=lambda facts: facts["started"])
 
 
 def tried(folders: Sequence[Path]) -> tuple[list[Row], list[str]]:
@@ -45,32 +63,27 @@ def tried(folders: Sequence[Path]) -> tuple[list[Row], list[str]]:
             continue
         for model in models:
             key = {"experiment": experiment.name, **_settings(run, model)}
-            group = groups.setdefault(tuple(key.items()), _Group())
-            group.models.append(model)
-            facts = _facts(run)
-            if facts["started"] >= group.facts.get("started", ""):
-                group.facts = facts
+            groups.setdefault(tuple(key.items()), _Group()).add(_facts(run), model)
     return [_row(dict(key), group) for key, group in groups.items()], notes
 
 
 def _settings(run: Run, model: Model) -> Row:
     assert run.record is not None
     kind = str(run.record.run.get("dropout") or "")
-    p = {"none": 0, "fixed": run.setting("dropout.p")}.get(kind, "")
     labels = {key: value for key, value in model.labels.items() if key not in (SEED, SPLIT)}
     command = run.study or str(run.record.run.get("command") or "")
     return {
         "set": setting(labels.pop(SET, run.setting(SET))),
         "val_fraction": text(run.setting(VAL_FRACTION)),
         "dropout": kind,
-        "p": text(labels.pop("dropout.p", p)),
+        "p": text(labels.pop("dropout.p", p_of(run, kind))),
         "settings": changes(command, {**run.values, **labels}, ASIDE),
     }
 
 
 def _facts(run: Run) -> Row:
     assert run.record is not None
-    return {"steps": text(run.record.step), **facts_of(run, run.record)}
+    return {"steps": text(run.record.step), **facts_of(run.record.run, run.study)}
 
 
 def _row(key: Row, group: _Group) -> Row:

@@ -1,19 +1,21 @@
-"""The section on what was tried: for every set the settings, their validation scores, and the best of them."""
+"""What was tried: how much in a section, and on a page of its own the settings with their validation scores."""
 
 from __future__ import annotations
 
 from concrete_dropout.report.record import finite
-from concrete_dropout.report.text import MISSING, count, plus_minus, probability
+from concrete_dropout.report.text import MISSING, count, plus_minus
 
-from .collect import Row
+from .cells import Row
 from .parts import NOT_RUN, Part
 from .sheets import TUNING
 from .store import in_order
-from .tables import MAX_LAYERS, PERCENT, code, dropout_words, layers_of, table, title
+from .tables import PERCENT, code, dropout_words, layers_of, learned_words, provenance, table, title
 
 TITLE = "What was tried"
-COMMAND = "python train.py experiment=uci replicas=splits data.name=SET data.val_fraction=0.1 test=false"
+EXAMPLE = "python train.py experiment=uci data.name=SET data.val_fraction=0.2 test=false"
+GRID = "replicas.grid={data.split:[0,1],KEY:[VALUES]}"
 ADD = "python tools/results.py tried FOLDER"
+PAGE = "tried.md"  # beside the CSV files
 # Metric -> whether more is better.
 SCORES = {"log_likelihood": True, "rmse": False, "accuracy": True}
 MOST = 8  # rows of a table that can be compared; the others are in the file
@@ -21,28 +23,47 @@ COMPARABLE = ("experiment", "set", "val_fraction", "splits", "seeds")
 
 
 def tuning_part(rows: list[Row]) -> Part:
-    """The section."""
+    """The section: of every set how many settings, and where they are."""
     lines = [
         "Runs that were made to choose settings, by their scores on validation data, which are a part of the training "
-        f"data. They are {'made' if rows else 'to be made'} by {code(COMMAND)} with what is to be tried, and taken by "
-        f"{code(ADD)}.",
+        f"data. One is made by {code(EXAMPLE)} or such, with what is to be tried, or many at once by {code(GRID)} "
+        f"beside, and taken by {code(ADD)}.",
         "",
     ]
     if not rows:
-        return Part([*lines, f"**{NOT_RUN.capitalize()}.**", ""], ())
+        return Part([*lines, f"**{NOT_RUN.capitalize()}.**", ""])
     lines[0] += (
-        f" All of them: [{TUNING.name}.csv](results/{TUNING.name}.csv). Means are over splits and seeds, with standard "
-        "errors. Bold is the best of those that had the same splits, seeds and share of validation data."
+        f" [A page of its own](results/{PAGE}) has the settings with their scores, the best first; all of them: "
+        f"[{TUNING.name}.csv](results/{TUNING.name}.csv)."
     )
-    for experiment, name in _subjects(rows):
-        own = [row for row in rows if (row["experiment"], row["set"]) == (experiment, name)]
-        lines += [f"### {TITLE}: {name or experiment}", "", *_table(own)]
-    return Part(lines, ())
+    body = [[name, str(len(own)), str(sum(int(row["models"]) for row in own))] for name, own in _subjects(rows)]
+    return Part([*lines, *table(["what", "settings", "trained models"], body)])
 
 
-def _subjects(rows: list[Row]) -> list[tuple[str, str]]:
-    found = dict.fromkeys((row["experiment"], row["set"]) for row in rows)
-    return sorted(found)
+def tried_page(rows: list[Row]) -> str:
+    """The page of its own; "" where nothing was tried."""
+    if not rows:
+        return ""
+    lines = [
+        f"# {TITLE}",
+        "",
+        "Settings by their scores on validation data, which are a part of the training data. Means are over splits and "
+        "seeds, with standard errors. Bold is the best of those that had the same splits, seeds and share of "
+        f"validation data. Made by `make results` from [{TUNING.name}.csv]({TUNING.name}.csv); what came of it stands "
+        "in the [results](../results.md).",
+        "",
+    ]
+    for name, own in _subjects(rows):
+        lines += [f"## {name}", "", *_table(own), *provenance(own)]
+    return "\n".join(lines).rstrip("\n") + "\n"
+
+
+def _subjects(rows: list[Row]) -> list[tuple[str, list[Row]]]:
+    """Name of a set, or of an experiment without sets -> its rows."""
+    found: dict[tuple[str, str], list[Row]] = {}
+    for row in rows:
+        found.setdefault((row["experiment"], row["set"]), []).append(row)
+    return [(name or experiment, found[experiment, name]) for experiment, name in sorted(found)]
 
 
 def _table(rows: list[Row]) -> list[str]:
@@ -66,7 +87,7 @@ def _table(rows: list[Row]) -> list[str]:
                 row["seeds"],
                 row["models"],
                 *(_score(row, name, rivals) for name in SCORES),
-                _learned(row),
+                learned_words(layers_of(row).values()),
                 row["converged"],
                 row["steps"],
                 code(row["commit"]),
@@ -96,15 +117,6 @@ def _best_by(row: Row, rivals: list[Row]) -> list[str]:
         if len(values) > 1 and finite(row[name]) == (max(values) if more else min(values)):
             best.append(name)
     return best
-
-
-def _learned(row: Row) -> str:
-    means = list(layers_of(row).values())
-    if not means:
-        return MISSING
-    if len(means) > MAX_LAYERS:
-        return f"{probability(min(means))} to {probability(max(means))} ({len(means)} layers)"
-    return ", ".join(map(probability, means))
 
 
 def _order(row: Row) -> tuple[object, ...]:

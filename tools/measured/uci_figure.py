@@ -6,17 +6,18 @@ from collections.abc import Iterable
 
 from .axes import Axis
 from .figures import Line, Panel, figure
+from .series import depth_name
 from .tables import Group
 
-FILE = "uci_p.svg"
 APART = 0.16  # between layers of one set, whose neighbour is 1 away
 ROOM = 70  # pixels of a set
 
 
-def learned_figure(found: Iterable[Group], order: Iterable[str]) -> dict[str, str]:
+def learned_figure(file: str, found: Iterable[Group], order: Iterable[str]) -> dict[str, str]:
     """Mean p over splits with its standard error; of several settings of a set the first, as in the tables.
 
     Args:
+        file: its name.
         found: groups of all kinds of dropout.
         order: of the sets; those that it does not name come last.
     """
@@ -36,8 +37,7 @@ def learned_figure(found: Iterable[Group], order: Iterable[str]) -> dict[str, st
         shift = APART * (i - (count - 1) / 2)
         own = [(place + shift, layers[i]) for place, layers in enumerate(depths) if i < len(layers)]
         points = tuple((x, p.mean) for x, p in own)
-        name = f"in front of layer {i + 1}"
-        lines.append(Line(name, points, i, errors=tuple(p.se or 0.0 for _, p in own), dots=True, joined=False))
+        lines.append(Line(depth_name(i), points, i, errors=tuple(p.se or 0.0 for _, p in own), dots=True, joined=False))
     panel = Panel("", Axis("", names=tuple(names)), Axis("p"), lines)
     title = "Learned p by layer: mean and standard error over splits"
-    return {FILE: figure(title, [panel], size=(max(4, len(names)) * ROOM, 245))}
+    return {file: figure(title, [panel], size=(max(4, len(names)) * ROOM, 245))}

@@ -7,43 +7,54 @@ from dataclasses import replace
 from concrete_dropout.report.paper import PaperRow, Value
 from concrete_dropout.report.record import Record, finite
 from concrete_dropout.report.replica_record import Replica, Replicas
+from concrete_dropout.report.statistics import summarise
 from concrete_dropout.report.study_record import Member
 from concrete_dropout.report.text import MISSING
 from concrete_dropout.report.uci import LOG_LIKELIHOOD, METRICS, OURS, Entry, Metric, cells_of, ranks
 
-from .collect import Row
+from .cells import Row
+from .commands import words
+from .controls_section import NAMES, control_lines, control_short, pairs, without_outdated
 from .experiments import Experiment
 from .parts import NOT_RUN, Part, converged, foot, head, repeats
 from .published import Published
-from .tables import Group, code, converged_words, dropout_words, groups, learned_words, score_whole, score_words, table
+from .tables import Group, code, converged_words, depth_words, dropout_words, groups, score_whole, score_words, table
 from .uci_figure import learned_figure
 
 RANK = "average rank"
-SETTINGS = {"length_scale": "l", "noise": "noise", "kl_weight": "KL weight", "train_samples": "masks per step"}
+SETTINGS = {
+    "length_scale": "l",
+    "noise": "noise",
+    "min_noise": "smallest noise",
+    "kl_weight": "KL weight",
+    "train_samples": "masks per step",
+}
+TYPED = {"data.batch_size": "batch size", "optim.lr": "learning rate", "optim.hold": "hold"}  # where it is not uci's
 
 
 def uci_part(experiment: Experiment, rows: list[Row], published: Published) -> Part:
     """The section."""
-    found = groups(experiment, rows)
+    found = without_outdated(groups(experiment, rows))
     lines = head(experiment, rows)
     if not rows:
         lines += [f"**{NOT_RUN.capitalize()}.** The paper's numbers:", ""]
     else:
         lines += [
-            "Mean ± standard error over the published splits; bold is the best of a row among the paper's and our "
-            "Concrete at the paper's decimals. The verdict is ours against the better of the paper's two dropout "
-            "columns, with the difference in standard errors.",
+            "Mean ± standard error over the published splits, each a mean over its seeds; bold is the best of a row "
+            "among the paper's and our Concrete at the paper's decimals. The verdict is ours against the better of the "
+            "paper's two dropout columns, with the difference in standard errors.",
             "",
         ]
     for metric in METRICS:
         better = "higher" if metric.higher_is_better else "lower"
         lines += [f"### {metric.title} ({metric.unit}, {better} is better)", ""]
         lines += _table(metric, found, published)
-    figures = learned_figure(found, sets_of(published))
+    figures = learned_figure(f"{experiment.name}_p.svg", found, sets_of(published))
     if rows:
         shown = [line for name in figures for line in (f"![p of every layer by set](results/{name})", "")]
-        lines += ["### Learned p", "", *shown, *_learned(found), *foot(rows)]
-    return Part(lines, _short(found, published), figures)
+        lines += [*control_lines(pairs(found)), "### Learned p", "", *shown, *_learned(found), *foot(rows)]
+    first, *more = (_short(metric, found, published) for metric in METRICS)
+    return Part(lines, first, figures, (*more, *control_short(pairs(found))))
 
 
 def sets_of(published: Published) -> list[str]:
@@ -56,11 +67,17 @@ def entries(found: list[Group], published: Published) -> list[Entry]:
     made = []
     learned = [group for group in found if group.kind == "concrete"]
     names = sets_of(published)
-    for name in [*names, *(g.values["set"] for g in learned if g.values["set"] not in names)]:
+    for name in dict.fromkeys([*names, *(g.values["set"] for g in learned)]):
         row = _paper_row(name, published) if name in names else None
         own = [group for group in learned if group.values["set"] == name]
         made += [Entry(name, row, _member(group)) for group in own] or [Entry(name, row, None)]
     return made
+
+
+def firsts(found: list[Entry]) -> list[Entry]:
+    """One for each set: of several settings the first counts."""
+    first = {entry.name: entry for entry in reversed(found)}
+    return [entry for entry in found if entry is first[entry.name]]
 
 
 def _table(metric: Metric, found: list[Group], published: Published) -> list[str]:
@@ -68,8 +85,7 @@ def _table(metric: Metric, found: list[Group], published: Published) -> list[str
     header += ["ours, p = 0", "ours, fixed p", "splits", "Concrete against the paper", "p converged"]
     all_entries = entries(found, published)
     lines = [_line(entry, metric, found) for entry in all_entries]
-    first = {entry.name: entry for entry in reversed(all_entries)}  # of several settings of a set, the first counts
-    averages = ranks([entry for entry in all_entries if entry is first[entry.name]], metric)
+    averages = ranks(firsts(all_entries), metric)
     if averages:
         shown = [score_words(averages[name]) for name in (*metric.columns, OURS)]
         lines.append([f"{RANK} of these four", "", *shown, "", "", f"{averages[OURS].count} sets", "", ""])
@@ -84,7 +100,8 @@ def _line(entry: Entry, metric: Metric, found: list[Group]) -> list[str]:
     settings = _settings(entry)
     own = [g for g in found if g.values["set"] == entry.name and g.values["settings"] == settings]
     best, compared, ours = entry.best(metric), entry.compare(metric), entry.ours(metric.key)
-    cells = [f"**{text}**" if name in best else text for name, text in cells_of(entry, metric).items()]
+    texts = {**cells_of(entry, metric), OURS: score_words(ours)}
+    cells = [f"**{text}**" if name in best else text for name, text in texts.items()]
     control = {
         kind: "; ".join(
             f"{dropout_words(g.values)}: {score_words(g.score(metric.key))}" for g in own if g.kind == kind
@@ -92,8 +109,9 @@ def _line(entry: Entry, metric: Metric, found: list[Group]) -> list[str]:
         for kind in ("none", "fixed")
     }
     verdict = f"{compared.verdict} ({compared.se:+.1f} SE)".replace("-", "−") if compared is not None else NOT_RUN
-    count = f"{ours.count} of {entry.splits}" if ours is not None else ""
-    told = converged_words(row for g in own if g.kind == "concrete" for row in g.rows)
+    learned = [g for g in own if g.kind == "concrete"]
+    count = f"{ours.count} of {entry.splits}{learned[0].seeds}" if ours is not None else ""
+    told = converged_words(row for g in learned for row in g.rows)
     return [entry.name, code(settings), *cells, control["none"], control["fixed"], count, verdict, told]
 
 
@@ -103,21 +121,29 @@ def _learned(found: list[Group]) -> list[str]:
         [
             g.values["set"],
             code(g.values["settings"]),
-            learned_words(g),
+            depth_words(g),
             converged_words(g.rows),
-            str(len(g.rows)),
+            g.size,
             *(", ".join(dict.fromkeys(row.get(column, "") for row in g.rows)) for column in SETTINGS),
+            *(", ".join(dict.fromkeys(_typed(row, key) for row in g.rows)) for key in TYPED),
             score_whole(g.score("steps")),
         ]
         for g in found
         if g.kind == "concrete"
     ]
-    return table(["set", "settings", "mean p by depth", "p converged", "splits", *SETTINGS.values(), "steps"], lines)
+    header = ["set", "settings", "mean p by depth", "p converged", "splits", *SETTINGS.values(), *TYPED.values()]
+    note = f"A dash below {', '.join(TYPED.values())} is what `experiment=uci` has."
+    return [*table([*header, "steps"], lines), note, ""]
 
 
-def _short(found: list[Group], published: Published) -> tuple[str, ...]:
-    """Log-likelihood and RMSE in one line: on how many sets ours is no worse than the paper's better dropout."""
-    what = "sets where the log-likelihood, the RMSE is no worse than the better dropout's of the paper"
+def _typed(row: Row, key: str) -> str:
+    """What a run's command sets; a dash where the experiment's own value stands."""
+    return next((word.partition("=")[2] for word in words(row["command"]) if word.startswith(f"{key}=")), MISSING)
+
+
+def _short(metric: Metric, found: list[Group], published: Published) -> tuple[str, ...]:
+    """On how many sets ours is no worse than the paper's better dropout."""
+    what = f"{NAMES[metric.key]}: sets no worse than the better of the paper's two dropout columns"
     if not found:
         return (what, MISSING, NOT_RUN, "", "", "", "")
     cells = []
@@ -125,12 +151,27 @@ def _short(found: list[Group], published: Published) -> tuple[str, ...]:
         as_ours = [
             replace(group, values={**group.values, "dropout": "concrete"}) for group in found if group.kind == kind
         ]
-        verdicts = [[e.compare(metric) for e in entries(as_ours, published)] for metric in METRICS]
-        told = [[v.verdict for v in column if v is not None] for column in verdicts]
-        texts = [f"{sum(v != 'worse' for v in column)} of {len(column)}" for column in told]
-        cells.append(", ".join(texts) if told[0] else NOT_RUN)
-    learned = [group for group in found if group.kind == "concrete"]
-    return (what, MISSING, *cells, repeats(learned or found), converged(found))
+        own = firsts(entries(as_ours, published))
+        cells.append(_no_worse(own, metric, as_ours if kind == "concrete" else []) or NOT_RUN)
+    learned = list({g.values["set"]: g for g in reversed(found) if g.kind == "concrete"}.values())
+    return (what, MISSING, *cells, repeats(learned or found), converged(learned))
+
+
+def _no_worse(own: list[Entry], metric: Metric, learned: list[Group]) -> str:
+    """On how many sets, and on how many of these p has converged, where it is learned."""
+    verdicts = {entry.name: found.verdict for entry in own if (found := entry.compare(metric)) is not None}
+    if not verdicts:
+        return ""
+    good = [name for name, verdict in verdicts.items() if verdict != "worse"]
+    first = {group.values["set"]: group for group in reversed(learned)}
+    settled = f", p converged on {sum(_has_settled(first[name]) for name in good)}" if learned else ""
+    return f"{len(good)} of {len(verdicts)}{settled}"
+
+
+def _has_settled(group: Group) -> bool:
+    """Whether p has converged in most runs that tell."""
+    told = [row["converged"] == "true" for row in group.rows if row["converged"]]
+    return sum(told) > len(told) / 2
 
 
 def _paper_row(name: str, published: Published) -> PaperRow:
@@ -146,10 +187,10 @@ def _member(group: Group) -> Member:
     replicas = tuple(
         Replica(
             index,
-            {"data.split": row["split"]},
-            {f"test/{m.key}": value for m in METRICS if (value := finite(row[m.key])) is not None},
+            {"data.split": rows[0]["split"]},
+            {f"test/{m.key}": mean.mean for m in METRICS if (mean := summarise(finite(r[m.key]) for r in rows))},
         )
-        for index, row in enumerate(group.rows)
+        for index, rows in enumerate(group.repeats)
     )
     record = Record(name=group.values["settings"])
     return Member(
