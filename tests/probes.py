@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 from pathlib import Path
 from typing import Any
@@ -69,6 +70,15 @@ class KillWandb(pl.Callback):
             assert found, "no process of W&B"
             for path in found:
                 os.kill(int(path.parent.name), signal.SIGKILL)
+
+
+class LoseTemporaryFolder(pl.Callback):
+    """Takes the folder away in which W&B stages figures and tables, as a cleaner of old temporary files does."""
+
+    def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        from wandb.sdk.data_types._private import MEDIA_TMP
+
+        shutil.rmtree(MEDIA_TMP.name)
 
 
 def _is_wandb_of(path: Path, parent: int) -> bool:

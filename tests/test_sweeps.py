@@ -200,6 +200,21 @@ def test_wandb_may_disappear(tmp_path: Path) -> None:
     assert "test/nll" in read_json(folder / "summary.json")["metrics"]
 
 
+def test_wandbs_temporary_folder_may_disappear(tmp_path: Path) -> None:
+    pytest.importorskip("wandb")
+    folder = tmp_path / "run"
+    own = ["trainer=cpu", "trainer.max_steps=20", "+callbacks.lose._target_=tests.probes.LoseTemporaryFolder"]
+    command = Command(tmp_path, *TINY, *own, f"hydra.run.dir='{folder}'").wait()
+    assert command.code == 0, command.err
+    assert read_json(folder / "run.json")["state"] == "finished"
+    lines = command.err.splitlines()
+    told = [line for line in lines if "W&B has to do without figures/" in line]
+    assert told, command.err
+    assert len(told) == len(set(told))
+    assert "test/nll" in read_json(folder / "summary.json")["metrics"]
+    assert list((folder / "figures").glob("*.json"))
+
+
 # Sweeps of the config -------------------------------------------------------------------------------------------------
 
 

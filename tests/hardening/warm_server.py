@@ -7,6 +7,7 @@ torch, Lightning and Hydra are there already.
 
 from __future__ import annotations
 
+import atexit
 import ctypes
 import json
 import os
@@ -47,6 +48,7 @@ def respect_permissions() -> None:
 
 
 def run_script(task: dict[str, Any]) -> int:
+    atexit._clear()  # what the server will do at its end is not its forks' to do: W&B's temporary folder is for all
     os.setsid()
     os.chdir(task["folder"])
     os.environ.update(task["environment"])

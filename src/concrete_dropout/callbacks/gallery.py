@@ -5,6 +5,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
@@ -14,6 +15,7 @@ from PIL import Image
 from torch import Tensor
 
 from concrete_dropout.callbacks.evaluation import EvaluationMonitor, gathered
+from concrete_dropout.callbacks.loggers import log_made, wandb_loggers
 from concrete_dropout.callbacks.pictures import (
     Pixels,
     log_pictures,
@@ -21,7 +23,6 @@ from concrete_dropout.callbacks.pictures import (
     picture_of,
     remove_pictures,
     save_picture,
-    wandb_loggers,
 )
 from concrete_dropout.callbacks.stages import CategoricalOutput, class_names
 from concrete_dropout.runfolder import GALLERY, IMAGES
@@ -162,13 +163,18 @@ def _log(trainer: pl.Trainer, stage: str, entries: list[dict[str, Any]], picture
         log_pictures(trainer, f"gallery/{stage}_{kind}", shown, step)
     columns = [name for name in entries[0] if name != "file"]
     for logger in wandb_loggers(trainer):
-        import wandb
+        log_made(logger, f"tables/gallery_{stage}", partial(_table, columns, entries, pictures), step)
 
-        rows = [
-            [*(entry[name] for name in columns), None if picture is None else wandb.Image(Image.fromarray(picture))]
-            for entry, picture in zip(entries, pictures, strict=True)
-        ]
-        logger.log_table(f"tables/gallery_{stage}", columns=[*columns, "image"], data=rows, step=step)
+
+def _table(columns: list[str], entries: list[dict[str, Any]], pictures: list[Pixels | None]) -> Any:
+    """The samples as a table of W&B."""
+    import wandb
+
+    rows = [
+        [*(entry[name] for name in columns), None if picture is None else wandb.Image(Image.fromarray(picture))]
+        for entry, picture in zip(entries, pictures, strict=True)
+    ]
+    return wandb.Table(columns=[*columns, "image"], data=rows)
 
 
 def _chosen(score: Tensor, indices: list[int], columns: tuple[Tensor, ...], count: int) -> list[Sample]:

@@ -11,7 +11,9 @@ so that the axis never goes back.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -54,18 +56,19 @@ def log_figure(trainer: pl.Trainer, folder: RunFolder, name: str, figure: Figure
     if not trainer.is_global_zero:
         return
     folder.write_text(f"{FIGURES}/{name}.json", figure.to_json() + "\n")
-    for logger in _wandb_loggers(trainer):
+    for logger in wandb_loggers(trainer):
         import wandb
 
-        _log(logger, f"figures/{name}", wandb.Plotly(figure), step)
+        log_made(logger, f"figures/{name}", partial(wandb.Plotly, figure), step)
 
 
 def log_table(trainer: pl.Trainer, name: str, columns: Sequence[str], rows: Sequence[Sequence[Any]], step: int) -> None:
     """A table, ``tables/<name>`` in W&B."""
-    for logger in _wandb_loggers(trainer):
+    for logger in wandb_loggers(trainer):
         import wandb
 
-        _log(logger, f"tables/{name}", wandb.Table(columns=list(columns), data=[list(row) for row in rows]), step)
+        table = partial(wandb.Table, columns=list(columns), data=[list(row) for row in rows])
+        log_made(logger, f"tables/{name}", table, step)
 
 
 def log_lines(trainer: pl.Trainer, name: str, series: Series, *, title: str, x_name: str, step: int) -> None:
@@ -73,25 +76,38 @@ def log_lines(trainer: pl.Trainer, name: str, series: Series, *, title: str, x_n
     if not series:
         return
     thinned = {key: _thin(xs, ys) for key, (xs, ys) in series.items()}
-    for logger in _wandb_loggers(trainer):
+    for logger in wandb_loggers(trainer):
         import wandb
 
-        chart = wandb.plot.line_series(
+        chart = partial(
+            wandb.plot.line_series,
             xs=[xs for xs, _ in thinned.values()],
             ys=[ys for _, ys in thinned.values()],
             keys=list(thinned),
             title=title,
             xname=x_name,
         )
-        _log(logger, f"charts/{name}", chart, step)
+        log_made(logger, f"charts/{name}", chart, step)
 
 
-def _wandb_loggers(trainer: pl.Trainer) -> list[WandbLogger]:
+def wandb_loggers(trainer: pl.Trainer) -> list[WandbLogger]:
+    """The W&B loggers of rank zero."""
     return [logger for logger in trainer.loggers if isinstance(logger, WandbLogger)] if trainer.is_global_zero else []
 
 
-def _log(logger: WandbLogger, key: str, value: Any, step: int) -> None:
-    logger.log_metrics({key: value}, step)
+def log_made(logger: WandbLogger, key: str, make: Callable[[], Any], step: int) -> None:
+    """A figure, table, picture or video that ``make`` makes for W&B.
+
+    W&B stages these in a folder for temporary files of its own. Where that was cleaned or is full, training goes on
+    without them, with a warning for each key: the run folder has them too.
+    """
+    try:
+        value = make()
+    except Exception as error:  # of W&B's making: any
+        reason = getattr(error, "strerror", None) or error  # without a file name, which would differ every time
+        warnings.warn(f"W&B has to do without {key} ({type(error).__name__}: {reason})", stacklevel=2)
+    else:
+        logger.log_metrics({key: value}, step)
 
 
 def _thin(xs: Sequence[float], ys: Sequence[float]) -> tuple[list[float], list[float]]:

@@ -13,8 +13,9 @@ import pytorch_lightning as pl
 from PIL import Image
 
 from concrete_dropout.callbacks.evaluation import EvaluationMonitor, gathered
+from concrete_dropout.callbacks.loggers import wandb_loggers
 from concrete_dropout.callbacks.map_record import Classes, MapRecord, thinned
-from concrete_dropout.callbacks.pictures import name_of, picture_of, wandb_loggers
+from concrete_dropout.callbacks.pictures import name_of, picture_of
 from concrete_dropout.callbacks.scene import Scene, scene_of
 from concrete_dropout.callbacks.stages import CategoricalOutput, class_colours, class_names
 

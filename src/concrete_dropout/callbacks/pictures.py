@@ -9,8 +9,8 @@ import numpy as np
 import pytorch_lightning as pl
 from numpy.typing import NDArray
 from PIL import Image
-from pytorch_lightning.loggers import WandbLogger
 
+from concrete_dropout.callbacks.loggers import wandb_loggers
 from concrete_dropout.runfolder import IMAGES, RunFolder
 
 Pixels = NDArray[np.uint8]
@@ -46,11 +46,6 @@ def remove_pictures(folder: RunFolder, paths: Iterable[Any]) -> None:
     for path in paths:
         if isinstance(path, str) and path.startswith(f"{IMAGES}/") and "/" not in path.removeprefix(f"{IMAGES}/"):
             (folder.path / path).unlink(missing_ok=True)
-
-
-def wandb_loggers(trainer: pl.Trainer) -> list[WandbLogger]:
-    """The W&B loggers of rank zero."""
-    return [logger for logger in trainer.loggers if isinstance(logger, WandbLogger)] if trainer.is_global_zero else []
 
 
 def log_pictures(trainer: pl.Trainer, key: str, pictures: Mapping[str, Pixels], step: int) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytorch_lightning as pl
 from pytorch_lightning.loggers import Logger, WandbLogger
 
 from concrete_dropout.callbacks.convergence import Criterion, convergence
+from concrete_dropout.callbacks.loggers import log_made
 from concrete_dropout.callbacks.network import active_layers
 from concrete_dropout.callbacks.run_record import described_layers, ending, logger_paths, now
 from concrete_dropout.callbacks.tables import cut_table
@@ -145,8 +147,8 @@ class AgentRecord:
             if isinstance(logger, WandbLogger):
                 import wandb
 
-                film: dict[str, Any] = {f"{VIDEOS}/{name}": wandb.Video(str(path), caption=caption)}
-                logger.log_metrics(film, self.trace.step)
+                film = partial(wandb.Video, str(path), caption=caption)
+                log_made(logger, f"{VIDEOS}/{name}", film, self.trace.step)
         return f"{VIDEOS}/{path.name}"
 
     def saved(self, name: str) -> None:
