@@ -1,4 +1,4 @@
-"""Every commit that a row names is in the history, or the page says which one holds its work."""
+"""Every commit that a row names is in the history, or the page says after which one it was made."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from tests.docs import result_runs as runs
 from tests.docs.test_results_page import cells, place_of, section
 from tools.measured.command import add
-from tools.measured.commits_section import FILE, TITLE, all_rows, commit_of, read_holders
+from tools.measured.commits_section import FILE, TITLE, all_rows, commit_of, read_places
 from tools.measured.page import PAGE, RESULTS, made
 
 from concrete_dropout.errors import UserError
@@ -33,22 +33,22 @@ def history() -> list[str]:
 
 def test_commits_of_all_rows_are_known() -> None:
     known = history()
-    holders = read_holders(ROOT / RESULTS)
+    places = read_places(ROOT / RESULTS)
     assert len(list(all_rows(ROOT / RESULTS))) > 1000
     for commit in {commit_of(row) for row in all_rows(ROOT / RESULTS)}:
-        holder = holders.get(commit, commit)
-        assert any(name.startswith(holder) for name in known), f"{commit} is neither in the history nor in {FILE}"
+        place = places.get(commit, commit)
+        assert any(name.startswith(place) for name in known), f"{commit} is neither in the history nor in {FILE}"
 
 
-def test_the_page_says_which_commit_holds_the_work_of_rows(tmp_path: Path) -> None:
+def test_the_page_says_after_which_commit_rows_were_made(tmp_path: Path) -> None:
     root = place_of(tmp_path / "project")
     commits = ("aaaaaaa", "bbb+")
     add(root / RESULTS, [runs.mnist(tmp_path / c, seed, commit=c) for seed, c in enumerate(commits)])
     assert TITLE not in made(root)[root / PAGE]
-    (root / RESULTS / FILE).write_text("commit,held_by\nbbb,ccccccc\nddd,ccccccc\n")
+    (root / RESULTS / FILE).write_text("commit,after\nbbb,ccccccc\nddd,ccccccc\n")
     text = section(made(root)[root / PAGE], TITLE)
     assert cells(text, "`bbb`") == ["`bbb`", "`ccccccc`", "1"]
     assert "ddd" not in text  # no row has it
-    (root / RESULTS / FILE).write_text("commit,held_by\nbbb,\n")
+    (root / RESULTS / FILE).write_text("commit,after\nbbb,\n")
     with pytest.raises(UserError, match=r"commits\.csv, line 2"):
         made(root)

@@ -15,39 +15,40 @@ from .sheets import SHEETS
 from .store import Sheet, read_rows, replaced_sheet
 from .tables import code, table
 
-TITLE = "Commits that are not in the history"
+TITLE = "Commits that came in together"
 FILE = "commits.csv"
 TEXT = (
-    "Work between two commits of the history was not kept as the commits that it was made in, but came in as one. "
-    "Rows of those name what the run itself recorded; the settings are in its command and in the commit that holds the "
-    "work."
+    "Work was not always kept as the commits that it was made in: those may be missing from the history, where fewer "
+    "hold the same work. Rows name what the run itself recorded; their code is that of the commit below and what came "
+    "right after it, their settings are in their commands."
 )
 
 
 def commits_lines(results: Path) -> list[str]:
-    """The section; nothing where every commit is in the history."""
-    holders = read_holders(results)
+    """The section; nothing where every commit is in the history.
+
+    A commit is placed by one from before it, which stays what it is: those that hold its work may be made anew.
+    """
     rows = Counter(commit_of(row) for row in all_rows(results))
-    body = [[code(commit), code(holder), str(rows[commit])] for commit, holder in holders.items() if rows[commit]]
+    places = read_places(results)
+    body = [[code(commit), code(place), str(rows[commit])] for commit, place in places.items() if rows[commit]]
     if not body:
         return []
-    return [f"## {TITLE}", "", TEXT, "", *table(["commit of a run", "in the history as", "rows"], body)]
+    return [f"## {TITLE}", "", TEXT, "", *table(["commit of a run", "made after", "rows"], body)]
 
 
-def read_holders(results: Path) -> dict[str, str]:
-    """Commit that is not in the history -> the one that holds its work.
+def read_places(results: Path) -> dict[str, str]:
+    """Commit that is not in the history -> the last one of the history that its work came after.
 
     Raises:
         UserError: a line without both.
     """
     found = {}
     for number, row in enumerate(RunFolder(results).read_table(FILE), start=2):
-        commit, holder = row.get("commit"), row.get("held_by")
-        if not (commit and holder):
-            raise UserError(
-                f"{results / FILE}, line {number}: it needs a commit, and in held_by one that holds its work"
-            )
-        found[commit] = holder
+        commit, place = row.get("commit"), row.get("after")
+        if not (commit and place):
+            raise UserError(f"{results / FILE}, line {number}: it needs a commit, and in after one from before it")
+        found[commit] = place
     return found
 
 
