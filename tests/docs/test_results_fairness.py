@@ -88,8 +88,25 @@ def test_a_set_counts_once_by_its_first_settings(published: Published) -> None:
     part = uci_part(experiment("uci"), [*good, *bad, *boston], published)
     for short, name in zip((part.short, part.also[0]), ("log-likelihood", "RMSE"), strict=True):
         assert short[0].startswith(f"{name}: ")
-        assert short[2] == "2 of 2, p converged on 1"
+        assert short[2] == "2 of 2; 2 within one SE, p converged on 1 of these"
         assert short[5:] == ("4", "5 of 8")  # p of yacht has converged on one split of four
+
+
+def test_a_little_worse_is_within_a_standard_error(published: Published) -> None:
+    # The paper's better dropout has -0.77 on yacht, -2.34 on boston: 0.02 worse by 0.3 errors, 0.66 worse by many.
+    close = [uci(split, -0.79 + 0.02 * (-1) ** split) for split in range(4)]
+    far = [uci(split, -3.0 + 0.02 * (-1) ** split, set="boston") for split in range(4)]
+    part = uci_part(experiment("uci"), [*close, *far], published)
+    assert part.short[2] == "0 of 2; 1 within one SE, p converged on 1 of these"
+
+
+def test_settings_that_only_a_control_has_are_shown_and_not_compared(published: Published) -> None:
+    learned = [uci(split, -1.0) for split in range(3)]
+    control = [uci(split, -0.5, "fixed", p="0.1", settings="optim.lr=1") for split in range(3)]
+    part = uci_part(experiment("uci"), [*learned, *control], published)
+    row = cells("\n".join(part.lines), "yacht | `optim.lr=1`")
+    assert row[5:] == ["–", "fixed, p = 0.1: −0.50 ± 0.00", "", "–", "–"]
+    assert part.short[2].startswith("0 of 1;")
 
 
 def test_concrete_less_its_controls_is_of_the_same_splits() -> None:

@@ -75,6 +75,18 @@ def entries(found: list[Group], published: Published) -> list[Entry]:
     return made
 
 
+def with_controls_alone(learned: list[Entry], found: list[Group]) -> list[Entry]:
+    """Below the entries of a set one for each setting that only its controls have, which nothing is compared with."""
+    known = {(entry.name, _settings(entry)) for entry in learned if entry.member is not None}
+    made: list[Entry] = []
+    for name in dict.fromkeys(entry.name for entry in learned):
+        own = [entry for entry in learned if entry.name == name]
+        rest = dict.fromkeys(g.values["settings"] for g in found if g.values["set"] == name)
+        alone = [settings for settings in rest if settings and (name, settings) not in known]
+        made += [*own, *(Entry(name, own[0].paper, _without_runs(name, settings)) for settings in alone)]
+    return made
+
+
 def firsts(found: list[Entry]) -> list[Entry]:
     """One for each set: of several settings the first counts."""
     first = {entry.name: entry for entry in reversed(found)}
@@ -85,7 +97,7 @@ def _table(metric: Metric, found: list[Group], published: Published) -> list[str
     header = ["set", "settings", *(f"{name} (paper)" for name in metric.columns), "ours, Concrete"]
     header += ["ours, p = 0", "ours, fixed p", "splits", "Concrete against the paper", "p converged"]
     all_entries = entries(found, published)
-    lines = [_line(entry, metric, found) for entry in all_entries]
+    lines = [_line(entry, metric, found) for entry in with_controls_alone(all_entries, found)]
     averages = ranks(firsts(all_entries), metric)
     if averages:
         shown = [score_words(averages[name]) for name in (*metric.columns, OURS)]
@@ -110,6 +122,7 @@ def _line(entry: Entry, metric: Metric, found: list[Group]) -> list[str]:
         for kind in ("none", "fixed")
     }
     verdict = f"{compared.verdict} ({compared.se:+.1f} SE)".replace("-", "−") if compared is not None else NOT_RUN
+    verdict = MISSING if compared is None and settings else verdict
     learned = [g for g in own if g.kind == "concrete"]
     count = f"{ours.count} of {entry.splits}{learned[0].seeds}" if ours is not None else ""
     told = converged_words(row for g in learned for row in g.rows)
@@ -198,6 +211,10 @@ def _member(group: Group) -> Member:
     return Member(
         group.values["set"], "finished", record=record, replicas=Replicas(record, (), replicas, (), {}, len(replicas))
     )
+
+
+def _without_runs(name: str, settings: str) -> Member:
+    return Member(name, "finished", record=Record(name=settings))
 
 
 def _settings(entry: Entry) -> str:
