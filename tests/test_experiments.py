@@ -68,7 +68,7 @@ SPECIAL: dict[str, list[str]] = {
     "synthetic_study": ["replicas.grid={data.num_data:[5,10],seed:[0,1]}", *MLP],
     "uci": MLP,
     "uci_table": ["study.grid={data.name:[yacht]}", *MLP],
-    "uci_rmse": ["study.grid={data.name:[yacht]}", *MLP],
+    "uci_rmse": ["study.grid={data.name:[energy]}", *MLP],  # a set whose settings leave the number of steps alone
 }
 
 
