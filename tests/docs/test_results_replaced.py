@@ -150,6 +150,16 @@ def test_what_an_old_file_does_not_know_replaces_nothing() -> None:
     assert renewed(experiment, [old, new]) == ([old, new], [])
 
 
+@pytest.mark.parametrize(("dropout", "p"), [("none", "0"), ("fixed", "0.1"), ("fixed", "0.003")])
+def test_controls_of_before_do_not_stand_beside_newer_rows(dropout: str, p: str) -> None:
+    experiment = experiment_of("uci_rmse")
+    assert experiment is not None
+    old = row(experiment, set="power", dropout=dropout, p=p, kl_weight="15")
+    new = row(experiment, set="power", kl_weight="12", started=DAYS[1])
+    other = row(experiment, set="wine", dropout=dropout, p=p, kl_weight="2.5")
+    assert renewed(experiment, [old, new, other]) == ([new, other], [old])
+
+
 @pytest.mark.parametrize("experiment", EXPERIMENTS, ids=lambda experiment: experiment.name)
 def test_files_of_this_repository_are_parted_like_this(experiment: Experiment, tmp_path: Path) -> None:
     results = ROOT / "docs" / "results"

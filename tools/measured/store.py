@@ -15,7 +15,7 @@ from concrete_dropout.runfolder import RunFolder
 from .cells import Row
 from .collect import FINISHED
 from .commands import changes, words
-from .experiments import EPISODE, REPEATS, Experiment
+from .experiments import EPISODE, HEAD, REPEATS, Experiment
 
 KINDS = ("none", "fixed", "concrete")
 # Columns that tell rows of one run apart: of agents, and of what figures need.
@@ -80,14 +80,15 @@ def renewed(experiment: Experiment, rows: Iterable[Row]) -> tuple[list[Row], lis
     """Rows of what the experiment's command gives now, and those that came of it before.
 
     A command says nothing of what the config sets by itself, such as the KL weight of a set in experiment=uci_table.
-    When that changes, rows of before must not be in one mean with newer ones. The newest row has the conditions that
-    count; it is all the same in which order rows were added.
+    When that changes, rows of before must not be in one mean with newer ones, nor stand beside them as their controls.
+    The newest row, of whatever kind of dropout, has the conditions that count; it is all the same in which order rows
+    were added.
 
     Args:
         experiment: whose they are.
         rows: of both files, and new ones.
     """
-    columns = [column for column in (*experiment.keys, "settings") if column not in REPEATS]
+    columns = [column for column in (*experiment.keys, "settings") if column not in (*REPEATS, *HEAD)]
     groups: dict[tuple[str, ...], list[Row]] = {}
     for row in rows:
         groups.setdefault(tuple(row[column] for column in columns), []).append(row)
