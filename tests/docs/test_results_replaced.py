@@ -160,6 +160,14 @@ def test_controls_of_before_do_not_stand_beside_newer_rows(dropout: str, p: str)
     assert renewed(experiment, [old, new, other]) == ([new, other], [old])
 
 
+@pytest.mark.parametrize(("dropout", "p_lr"), [("none", ""), ("fixed", ""), ("concrete", "0.1")])
+def test_the_learning_rate_of_p_counts_where_p_is_learned(tmp_path: Path, dropout: str, p_lr: str) -> None:
+    path = runs.write_segmentation(tmp_path / "run", dropout=dropout, experiment="camvid_table")
+    runs.configure(path, optim={"p_lr": 0.1})
+    add(tmp_path / "results", [path])
+    assert [found["p_lr"] for found in rows_of(tmp_path / "results", "camvid_small")] == [p_lr]
+
+
 @pytest.mark.parametrize("experiment", EXPERIMENTS, ids=lambda experiment: experiment.name)
 def test_files_of_this_repository_are_parted_like_this(experiment: Experiment, tmp_path: Path) -> None:
     results = ROOT / "docs" / "results"

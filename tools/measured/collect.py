@@ -18,7 +18,7 @@ from .cells import moment_text as _moment_text
 from .cells import setting as _setting
 from .cells import text as _text
 from .commands import changes, portable
-from .experiments import COMPONENTS, EXPERIMENTS, Experiment, experiment_of
+from .experiments import COMPONENTS, EXPERIMENTS, OF_LEARNED_P, Experiment, experiment_of
 from .folders import Run, runs_in
 from .kept import NOTHING, Kept, keep
 
@@ -129,10 +129,14 @@ def _shared(run: Run, record: Record, experiment: Experiment) -> Row:
     p = p_of(run, kind)
     settings = {column: run.setting(key) for column, key in experiment.settings.items()}
     known = experiment.settings.values()
+    conditions = {
+        column: "" if key in OF_LEARNED_P and kind != "concrete" else _text(run.setting(key))
+        for column, key in experiment.facts.items()
+    }
     started, ended = (_time(record.run.get(key)) for key in ("started", "ended"))
     return {
         **{column: _setting(value) for column, value in settings.items()},
-        **{column: _text(run.setting(key)) for column, key in experiment.facts.items()},
+        **conditions,
         "dropout": kind,
         "p": _text(p),
         "split": _text(run.setting("data.split")),

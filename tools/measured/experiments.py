@@ -32,6 +32,8 @@ CHOSEN = {
     "kl_weight": "task.kl_weight",
     "min_noise": "task.min_noise",
 }
+# What says nothing of a run in which no p is learned.
+OF_LEARNED_P = ("optim.p_lr",)
 COMPONENTS = ("x", "x_dot", "theta", "theta_dot")
 
 
@@ -175,6 +177,7 @@ EXPERIMENTS = (
         controls=(),
         runs=("camvid_small", "camvid_table"),
         scores=PIXELS,
+        facts={"p_lr": "optim.p_lr"},  # of which much depends: with a large one p may run to 1
         more=(
             "python train.py experiment=camvid_small 'study={grid:{dropout.init_p:[0.05,0.2,0.35,0.5]}}' test=false "
             "trainer.max_epochs=30 trainer.check_val_every_n_epoch=30",
