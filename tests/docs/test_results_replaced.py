@@ -168,6 +168,22 @@ def test_the_learning_rate_of_p_counts_where_p_is_learned(tmp_path: Path, dropou
     assert [found["p_lr"] for found in rows_of(tmp_path / "results", "camvid_small")] == [p_lr]
 
 
+def test_figures_are_of_the_runs_that_have_rows(tmp_path: Path) -> None:
+    def run(name: str, p_lr: float, seed: int, day: int) -> Path:
+        path = runs.camvid(tmp_path / name, seed, started=DAYS[day])
+        return runs.configure(path, optim={"p_lr": p_lr}) if p_lr else path
+
+    before = [run("old_0", 0.1, 0, 1), run("old_1", 0.1, 1, 0)]
+    now = [run("new_0", 0.05, 0, 0), run("new_1", 0.05, 1, 2)]  # the first is older than the one that it replaces
+    results = tmp_path / "results"
+    for folders in (before, now, before):  # what was replaced does not come back
+        add(results, folders)
+    files = ("camvid_small", "camvid_small_calibration", "camvid_small_history", "camvid_small_sources")
+    for name in files:
+        assert {(row["seed"], row["started"]) for row in rows_of(results, name)} == {("0", DAYS[0]), ("1", DAYS[2])}
+    assert {row["started"] for row in rows_of(results, "camvid_small_maps")} == {DAYS[0]}  # of the first seed
+
+
 @pytest.mark.parametrize("experiment", EXPERIMENTS, ids=lambda experiment: experiment.name)
 def test_files_of_this_repository_are_parted_like_this(experiment: Experiment, tmp_path: Path) -> None:
     results = ROOT / "docs" / "results"
