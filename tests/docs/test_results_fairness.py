@@ -10,7 +10,7 @@ from tests.docs import result_runs as runs
 from tests.docs.test_results_page import cells, place_of, section
 from tools.measured.command import add
 from tools.measured.controls_section import Pair, control_lines, control_short, pairs
-from tools.measured.experiments import EXPERIMENTS, Experiment, experiment_of
+from tools.measured.experiments import EXPERIMENTS, LONG, Experiment, experiment_of
 from tools.measured.page import PAGE, RESULTS, made
 from tools.measured.parts import made_by, was_run
 from tools.measured.published import Published, read_published
@@ -230,6 +230,20 @@ def test_no_section_claims_a_command_that_it_has_no_rows_of(tmp_path: Path) -> N
     assert "Made by" not in text
     assert "`make reproduce` runs the whole experiments" in text
     assert all("To be made by" in section(text, e.title) for e in EXPERIMENTS if e.name != "mnist")
+
+
+def test_the_whole_schedule_has_a_line_of_its_own(tmp_path: Path) -> None:
+    root = place_of(tmp_path / "project")
+    folders = [runs.mnist(tmp_path / "short")]
+    add(root / RESULTS, folders)
+    name = f"[{experiment('mnist').title}]"
+    lines = [line for line in section(made(root)[root / PAGE], "In short").splitlines() if name in line]
+    assert len(lines) == 1
+    add(root / RESULTS, [runs.mnist(tmp_path / f"{kind}", kind=kind, more=LONG) for kind in ("none", "concrete")])
+    _, line = [line for line in section(made(root)[root / PAGE], "In short").splitlines() if name in line]
+    shown = [cell.strip() for cell in line.strip("|").split("|")]
+    assert shown[1].endswith("`task.kl_weight=5 task.train_samples=1 trainer.max_epochs=500`")
+    assert shown[2:] == ["98.6", "98.64", "98.64", "not run yet", "1", "1 of 1"]
 
 
 def test_settings_that_a_command_names_stand_beside_p(published: Published) -> None:

@@ -48,7 +48,7 @@ def head(experiment: Experiment, rows: list[Row]) -> list[str]:
     """Where it stands in the paper, the commands, and the file of its rows."""
     line = f"The paper's {experiment.place}. {made_by((experiment.command, *experiment.controls), rows)}"
     if experiment.more:
-        line += f" Other figures, in full: {_listed(experiment.more)}."
+        line += f" Further parts: {_listed(experiment.more)}."
     if rows:
         line += f" Every run: [{experiment.name}.csv](results/{experiment.name}.csv)."
     return [line, ""]

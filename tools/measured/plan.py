@@ -18,7 +18,7 @@ from concrete_dropout.report.record import finite
 from concrete_dropout.report.text import plain
 
 from .commands import words
-from .experiments import EXPERIMENTS, TRAIN_SAMPLES
+from .experiments import EXPERIMENTS, MNIST, TRAIN_SAMPLES
 
 PLACE = "outputs/results"
 SEEDS = (0, 1, 2)
@@ -104,9 +104,7 @@ def sets_with_masks() -> list[str]:
     return [name for name, own in table_settings().items() if (finite(own.get(MASKS)) or 1) > 1]
 
 
-NO_DROPOUT = "python train.py experiment=mnist seed=SEED dropout=none"
-FIXED = "python train.py experiment=mnist seed=SEED dropout=fixed"
-CONCRETE = "python train.py experiment=mnist seed=SEED"
+NO_DROPOUT, FIXED = (f"{MNIST} dropout={kind}" for kind in ("none", "fixed"))
 UCI_TABLE = "python train.py experiment=uci_table"
 EXTRA_MEMBERS = tuple(f"{NO_DROPOUT.replace('SEED', str(seed))} test=false" for seed in MEMBERS if seed not in SEEDS)
 ENSEMBLE = ",".join(
@@ -126,7 +124,7 @@ BEYOND = (
     Beyond(
         "masks",
         (
-            f"python evaluate.py ckpt={folder_of('mnist', CONCRETE)} mc_samples=0,10,50,200 mask=concrete,bernoulli "
+            f"python evaluate.py ckpt={folder_of('mnist', MNIST)} mc_samples=0,10,50,200 mask=concrete,bernoulli "
             "repeats=3",
             # The set whose p is largest among those that every split has converged on, or nearly.
             f"python evaluate.py ckpt={folder_of('uci', UCI_TABLE)}/boston mc_samples=10,50,200 "
@@ -139,7 +137,7 @@ BEYOND = (
         (
             *(
                 f"python evaluate.py ckpt={folder_of('mnist', command)} {SHIFTED}"
-                for command in (CONCRETE, NO_DROPOUT, FIXED)
+                for command in (MNIST, NO_DROPOUT, FIXED)
             ),
             *EXTRA_MEMBERS,
             f"python evaluate.py ckpt={ENSEMBLE} ensemble=true {SHIFTED}",
@@ -150,7 +148,7 @@ BEYOND = (
         "train_samples",
         (
             "python train.py experiment=synthetic_study task.train_samples=4",
-            "python train.py experiment=mnist seed=SEED task.train_samples=1",
+            f"{MNIST} task.train_samples=1",
             # Sets that have one mask have nothing to be compared with.
             "python train.py experiment=uci_table task.train_samples=1 "
             f"'study.grid={{data.name:[{','.join(sets_with_masks())}]}}'",

@@ -6,11 +6,12 @@ from concrete_dropout.report.paper import finding
 from concrete_dropout.report.text import MISSING
 
 from .cells import Row
-from .experiments import Experiment
+from .commands import changes
+from .experiments import LONG, Experiment
 from .parts import NOT_RUN, Part, as_commanded, by_kind, converged, foot, head, repeats, said
 from .published import Published
 from .study_figures import study_figures, x_of
-from .tables import Group, comparison, depth_words, groups, score_words, title
+from .tables import Group, code, comparison, depth_words, groups, score_words, title
 
 SCORES = {
     "synthetic": ("epistemic_std", "aleatoric_std", "predictive_std", "log_likelihood", "calibration_rmse"),
@@ -33,7 +34,7 @@ def study_part(experiment: Experiment, rows: list[Row], published: Published) ->
     for alt, (file, svg) in study_figures(experiment, groups(experiment, rows), published).items():
         figures[file] = svg
         lines += [f"![{alt}](results/{file})", ""]
-    return Part([*lines, *foot(rows)], short, figures)
+    return Part([*lines, *foot(rows)], short, figures, also=_long(experiment, groups(experiment, rows), published))
 
 
 def _scores(experiment: Experiment) -> tuple[str, ...]:
@@ -71,6 +72,18 @@ def _short(experiment: Experiment, found: list[Group], published: Published) -> 
     if not found:
         return (what, paper, NOT_RUN, "", "", "", "")
     return (what, paper, *cells, repeats(shown), converged(shown))
+
+
+def _long(experiment: Experiment, found: list[Group], published: Published) -> tuple[tuple[str, ...], ...]:
+    """A further line of the short version: MNIST with the paper's whole schedule, where it was run."""
+    own = [group for group in found if group.values["settings"] == changes(LONG, {}, ())]
+    if experiment.name != "mnist" or not own:
+        return ()
+    cells = by_kind(own, lambda group: score_words(group.score("accuracy")))
+    number = published.find(experiment.name, "accuracy")
+    paper = number.text if number is not None else MISSING
+    what = f"{title('accuracy')}, the paper's schedule: {code(own[0].values['settings'])}"
+    return ((what, paper, *cells, repeats(own), converged(own)),)
 
 
 def _of_one_setting(found: list[Group], axis: str) -> list[Group]:
