@@ -232,14 +232,13 @@ def test_no_section_claims_a_command_that_it_has_no_rows_of(tmp_path: Path) -> N
     assert all("To be made by" in section(text, e.title) for e in EXPERIMENTS if e.name != "mnist")
 
 
-def test_the_whole_schedule_has_a_line_of_its_own(tmp_path: Path) -> None:
+def test_the_long_schedule_has_a_line_of_its_own(tmp_path: Path) -> None:
     root = place_of(tmp_path / "project")
-    folders = [runs.mnist(tmp_path / "short")]
-    add(root / RESULTS, folders)
+    add(root / RESULTS, [runs.mnist(tmp_path / "short")])
     name = f"[{experiment('mnist').title}]"
     lines = [line for line in section(made(root)[root / PAGE], "In short").splitlines() if name in line]
     assert len(lines) == 1
-    add(root / RESULTS, [runs.mnist(tmp_path / f"{kind}", kind=kind, more=LONG) for kind in ("none", "concrete")])
+    add(root / RESULTS, [runs.mnist(tmp_path / kind, kind=kind, more=LONG) for kind in ("none", "concrete")])
     _, line = [line for line in section(made(root)[root / PAGE], "In short").splitlines() if name in line]
     shown = [cell.strip() for cell in line.strip("|").split("|")]
     assert shown[1].endswith("`task.kl_weight=5 task.train_samples=1 trainer.max_epochs=500`")

@@ -36,7 +36,7 @@ CHOSEN = {
 OF_LEARNED_P = ("optim.p_lr",)
 COMPONENTS = ("x", "x_dot", "theta", "theta_dot")
 MNIST = "python train.py experiment=mnist seed=SEED"
-# The paper's schedule; a heavier KL keeps p of the first layers up, which one mask per step alone lets go.
+# The paper's epochs and masks, and a heavier KL, which keeps p of the first layers up.
 LONG = "trainer.max_epochs=500 trainer.check_val_every_n_epoch=500 task.train_samples=1 task.kl_weight=5"
 
 

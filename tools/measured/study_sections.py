@@ -24,17 +24,18 @@ def study_part(experiment: Experiment, rows: list[Row], published: Published) ->
     """The section of one experiment."""
     lines = head(experiment, rows) + said(experiment.name, published)
     # Of what varies, the paper has words and a figure rather than numbers.
-    found = finding(experiment.name, next(iter(experiment.settings.values()), ""))
-    lines += [f"- paper: {found}", ""] if found and not published.of(experiment.name) else []
-    short = _short(experiment, groups(experiment, rows), published)
+    words = finding(experiment.name, next(iter(experiment.settings.values()), ""))
+    lines += [f"- paper: {words}", ""] if words and not published.of(experiment.name) else []
+    found = groups(experiment, rows)
+    short = _short(experiment, found, published)
     if not rows:
         return Part([*lines, f"**{NOT_RUN.capitalize()}.**", ""], short)
     lines += comparison(experiment, rows, _scores(experiment))
     figures = {}
-    for alt, (file, svg) in study_figures(experiment, groups(experiment, rows), published).items():
+    for alt, (file, svg) in study_figures(experiment, found, published).items():
         figures[file] = svg
         lines += [f"![{alt}](results/{file})", ""]
-    return Part([*lines, *foot(rows)], short, figures, also=_long(experiment, groups(experiment, rows), published))
+    return Part([*lines, *foot(rows)], short, figures, also=_long(experiment, found, published))
 
 
 def _scores(experiment: Experiment) -> tuple[str, ...]:
@@ -75,14 +76,14 @@ def _short(experiment: Experiment, found: list[Group], published: Published) -> 
 
 
 def _long(experiment: Experiment, found: list[Group], published: Published) -> tuple[tuple[str, ...], ...]:
-    """A further line of the short version: MNIST with the paper's whole schedule, where it was run."""
+    """A further line of the short version: MNIST with a long schedule, where it was run."""
     own = [group for group in found if group.values["settings"] == changes(LONG, {}, ())]
     if experiment.name != "mnist" or not own:
         return ()
     cells = by_kind(own, lambda group: score_words(group.score("accuracy")))
     number = published.find(experiment.name, "accuracy")
     paper = number.text if number is not None else MISSING
-    what = f"{title('accuracy')}, the paper's schedule: {code(own[0].values['settings'])}"
+    what = f"{title('accuracy')}, long schedule: {code(own[0].values['settings'])}"
     return ((what, paper, *cells, repeats(own), converged(own)),)
 
 
